@@ -1,0 +1,148 @@
+"""The one exception tree.
+
+Every error that the library raises on purpose derives from `TiltyardError`. Where the official package raises
+a builtin for the same case (`ValueError`, `OSError`, ...), ours derives from that builtin too, so that existing
+`except` clauses keep working. A message names the thing, what was expected, what was found, what to do next.
+"""
+
+from __future__ import annotations
+
+
+class TiltyardError(Exception):
+    """Base of every error that this library raises on purpose."""
+
+
+# -- what the caller asked for -------------------------------------------------------------------
+
+
+class InvalidInput(TiltyardError, ValueError):
+    """An argument that cannot be served: wrong type, wrong value, or a contradiction."""
+
+
+class InvalidUri(InvalidInput):
+    """A location that no store of ours can open."""
+
+
+class InvalidExpression(InvalidInput):
+    """A predicate or computed column that cannot be parsed, is not allowed, or has no meaning for the schema.
+
+    `text` is the whole expression and `position` the offset of the offending part in it, where known.
+    """
+
+    def __init__(self, message: str, text: str | None = None, position: int | None = None) -> None:
+        super().__init__(message)
+        self.text = text
+        self.position = position
+
+
+class SchemaMismatch(InvalidInput):
+    """Data whose schema does not fit the table's; the message shows both side by side."""
+
+
+class FieldNotFound(InvalidInput, KeyError):
+    """A column or nested field that the schema does not have; the message lists the nearest names."""
+
+    __str__ = Exception.__str__
+
+
+class RowOutOfRange(InvalidInput, IndexError):
+    """A row number or address that the version does not have; the message gives the valid range."""
+
+
+class TableNotFound(TiltyardError, ValueError, FileNotFoundError):
+    """No Lance table at the location."""
+
+    __str__ = Exception.__str__
+
+
+class TableAlreadyExists(TiltyardError, OSError):
+    """A table stands where one was to be created."""
+
+    __str__ = Exception.__str__
+
+
+class VersionNotFound(TiltyardError, ValueError):
+    """A version that does not exist or was removed; the message gives the range of those that do."""
+
+
+class TagNotFound(TiltyardError, ValueError):
+    """A tag that does not exist; the message lists those that do."""
+
+
+# -- what others did meanwhile -------------------------------------------------------------------
+
+
+class CommitConflict(TiltyardError, OSError):
+    """A commit that lost against another one. `retryable` says whether planning again can succeed."""
+
+    retryable = False
+    __str__ = Exception.__str__
+
+
+class RetryableConflict(CommitConflict):
+    """The operation must be planned again on the newest version; then it can succeed."""
+
+    retryable = True
+
+
+class IncompatibleTransaction(CommitConflict):
+    """A concurrent transaction made this one meaningless; repeating it as it stands cannot succeed."""
+
+
+class TooMuchContention(CommitConflict):
+    """Retries or time ran out while other writers kept winning; nothing was committed."""
+
+    retryable = True
+
+
+class OutcomeUnknown(TiltyardError, OSError):
+    """The store's answer was lost and could not be recovered: the commit may or may not have happened.
+
+    `uuid` is the transaction's, `version` the one it tried to create. Nothing that the commit may reference
+    has been deleted. Read the table again: if the version carries this uuid, the commit happened.
+    """
+
+    __str__ = Exception.__str__
+
+    def __init__(self, message: str, uuid: str | None = None, version: int | None = None) -> None:
+        super().__init__(message)
+        self.uuid = uuid
+        self.version = version
+
+
+# -- what stands on disk ------------------------------------------------------------------------
+
+
+class CorruptFile(TiltyardError, OSError, ValueError):
+    """Bytes that are not what the format requires. `path` names the file."""
+
+    __str__ = Exception.__str__
+
+    def __init__(self, message: str, path: str | None = None) -> None:
+        super().__init__(message if path is None or path in message else f"{path}: {message}")
+        self.path = path
+
+
+class UnsupportedFeature(TiltyardError, NotImplementedError, ValueError):
+    """A format feature, flag, encoding or request that this version does not serve, named in the message."""
+
+
+class BatchTooLarge(TiltyardError, OverflowError):
+    """A batch whose variable-width data would not fit 32-bit offsets; read fewer rows at a time."""
+
+
+# -- the store -----------------------------------------------------------------------------------
+
+
+class StoreError(TiltyardError, OSError):
+    """Storage refused or failed an operation."""
+
+    __str__ = Exception.__str__
+
+
+class ObjectNotFound(StoreError, FileNotFoundError):
+    """No object at the path."""
+
+
+class ForkedHandle(TiltyardError, RuntimeError):
+    """A handle that belongs to the parent process was used in a forked child; open it again there."""
