@@ -1,0 +1,130 @@
+"""The combining queue: callers that arrive together are served by one of them (decision D39).
+
+The first caller becomes the *leader*: it takes what is queued, runs one round for all, hands each its own
+answer, and after a bounded number of rounds passes the lead to a caller that still waits. No thread, no
+timer: what arrives while a round runs is the next round.
+
+Invariants, checked by tests/runtime/test_combine.py:
+1. Rounds never overlap.
+2. An item is in exactly one round, and its caller gets that round's answer for it.
+3. Items enter rounds in the order in which they were queued.
+4. A leader works at most `max_rounds` rounds, its own item being in the first of them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Generic, TypeVar
+
+from tiltyard import runtime
+from tiltyard.errors import OutcomeUnknown
+from tiltyard.runtime.seams import Event
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+MAX_ITEMS_PER_ROUND = 1024
+MAX_ROUNDS_PER_LEADER = 4
+
+
+class _Waiting(Generic[Item, Answer]):
+    __slots__ = ("answer", "answered", "item", "wake")
+
+    def __init__(self, item: Item, wake: Event | None) -> None:
+        self.item = item
+        self.wake = wake
+        self.answered = False
+        self.answer: Answer | BaseException | None = None
+
+
+class CombiningQueue(Generic[Item, Answer]):
+    """Serves concurrent `submit` calls in shared rounds.
+
+    `run(items)` does one round and returns one answer per item, in order; an exception object as an answer is
+    raised in that item's caller. What `run` itself raises goes to every caller of the round.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[list[Item]], Sequence[Answer | BaseException]],
+        *,
+        max_items: int = MAX_ITEMS_PER_ROUND,
+        max_rounds: int = MAX_ROUNDS_PER_LEADER,
+    ) -> None:
+        self._run = run
+        self._max_items = max_items
+        self._max_rounds = max_rounds
+        self._renew()
+        runtime.after_fork(self._renew)
+
+    def _renew(self) -> None:
+        """Empty; in a forked child too, where the callers that waited do not exist."""
+        self._lock = runtime.leaf_lock()
+        self._queue: deque[_Waiting[Item, Answer]] = deque()
+        self._led = False
+
+    def submit(self, item: Item) -> Answer:
+        """Have `item` served in a round, by another caller or by this one; its answer."""
+        with self._lock:
+            lead = not self._led
+            self._led = True
+            mine: _Waiting[Item, Answer] = _Waiting(item, None if lead else runtime.event())
+            self._queue.append(mine)
+        if mine.wake is not None:
+            mine.wake.wait()
+        if not mine.answered:  # woken without an answer: the lead was passed to us
+            self._lead()
+        answer = mine.answer
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer  # type: ignore[return-value]
+
+    def _lead(self) -> None:
+        try:
+            for _ in range(self._max_rounds):
+                with self._lock:
+                    batch = list(islice(self._queue, self._max_items))
+                    for _ in batch:
+                        self._queue.popleft()
+                    if not batch:
+                        self._led = False
+                        return
+                self._round(batch)
+        except BaseException:
+            self._pass_on()
+            raise
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        with self._lock:
+            heir = self._queue[0] if self._queue else None
+            self._led = heir is not None
+        if heir is not None and heir.wake is not None:
+            heir.wake.set()
+
+    def _round(self, batch: list[_Waiting[Item, Answer]]) -> None:
+        answers: Sequence[Answer | BaseException]
+        try:
+            answers = self._run([waiting.item for waiting in batch])
+            if len(answers) != len(batch):
+                raise RuntimeError(f"a round of {len(batch)} items gave {len(answers)} answers")
+        except Exception as error:
+            answers = [error] * len(batch)
+        except BaseException:
+            # The leader is being stopped (interrupt, crash). Its companions must neither hang nor believe a
+            # result.
+            unknown = OutcomeUnknown(
+                "the caller that did the shared work was interrupted: it may have been done; read again"
+            )
+            self._answer(batch, [unknown] * len(batch))
+            raise
+        self._answer(batch, answers)
+
+    def _answer(self, batch: list[_Waiting[Item, Answer]], answers: Sequence[Answer | BaseException]) -> None:
+        for waiting, answer in zip(batch, answers, strict=True):
+            waiting.answer = answer
+            waiting.answered = True
+            if waiting.wake is not None:
+                waiting.wake.set()

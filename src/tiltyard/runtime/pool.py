@@ -1,0 +1,90 @@
+"""The pool behind `runtime.parallel`: cores - 1 workers, made on first use; the caller works too.
+
+Work is handed out as *invitations* to help with a job; whoever comes takes the next function of it. The
+caller helps itself, so a job always finishes, also when every worker is busy or when a job is started from
+inside another one.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+MAX_WORKERS = 63  # threads; more never helped decoding, and each has a stack
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS
+        return os.cpu_count() or 1
+
+
+class _Job:
+    """Functions that belong to one call of `parallel`, and their results.
+
+    Invariant 1: a function is taken by exactly one thread (the counter moves under the lock).
+    Invariant 2: `finished` is released exactly once, when nothing of the job runs or will run any more.
+    """
+
+    def __init__(self, fns: Sequence[Callable[[], Any]]) -> None:
+        self.fns = fns
+        self.results: list[Any] = [None] * len(fns)
+        self.errors: dict[int, BaseException] = {}
+        self.next = 0
+        self.running = 0
+        self.lock = threading.Lock()
+        self.finished = threading.Lock()
+        self.finished.acquire()
+
+    def help(self) -> None:
+        """Run functions of this job until none is left."""
+        while True:
+            with self.lock:
+                index = self.next
+                if index >= len(self.fns):
+                    return
+                self.next = index + 1
+                self.running += 1
+            try:
+                self.results[index] = self.fns[index]()
+            except BaseException as error:  # handed to the caller of `parallel`, which raises it
+                self.errors[index] = error
+            with self.lock:
+                self.running -= 1
+                if self.errors:
+                    self.next = len(self.fns)  # a failed job starts nothing new
+                if self.running == 0 and self.next >= len(self.fns):
+                    self.finished.release()
+                    return
+
+
+class Pool:
+    """Daemon threads that help with jobs. They do not survive a fork: the child makes a new pool."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = min(workers, MAX_WORKERS)
+        self._invitations: SimpleQueue[_Job] = SimpleQueue()
+        for number in range(self.workers):
+            threading.Thread(target=self._work, name=f"tiltyard-{number}", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            self._invitations.get().help()
+
+    def run(self, fns: Sequence[Callable[[], T]]) -> list[T]:
+        """Results in argument order. The failure with the lowest argument index is raised."""
+        job = _Job(fns)
+        for _ in range(min(self.workers, len(fns) - 1)):
+            self._invitations.put(job)
+        job.help()
+        job.finished.acquire()
+        if job.errors:
+            raise job.errors[min(job.errors)]
+        return job.results
