@@ -1,0 +1,3 @@
+"""Wire messages: .proto files in our own words and the modules generated from them (imported only by
+`format/`).
+"""
