@@ -1,0 +1,76 @@
+"""The command line: one parser, one module for each command, loaded when the command is chosen.
+
+A command is a module with `configure(parser)`, which declares its arguments, and `run(arguments)`, which does
+the work and returns the exit status. Adding one means writing the module and naming it in `COMMANDS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+
+from tiltyard import __version__
+from tiltyard.errors import TiltyardError
+
+FAILED = 1
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A subcommand: `module` is imported only when it is called. Without a summary it is not listed."""
+
+    name: str
+    module: str
+    summary: str = ""
+
+
+COMMANDS = (
+    Command("demo", "tiltyard.cli.demo", "336,776 real flights: four writers at once, time travel, a filter"),
+    Command("info", "tiltyard.cli.info", "what a table holds: rows, columns, files, version"),
+    Command("versions", "tiltyard.cli.versions", "the versions of a table"),
+    Command("head", "tiltyard.cli.head", "the first rows, all or those that a predicate keeps"),
+    Command("demo-writer", "tiltyard.cli.demo_writer"),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status. Errors of ours are shown in one line, without a trace."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser(chosen=next((w for w in words if not w.startswith("-")), None))
+    arguments = parser.parse_args(words)
+    if arguments.command is None:
+        parser.print_help()
+        return 0
+    module = import_module(next(c.module for c in COMMANDS if c.name == arguments.command))
+    try:
+        status: int = module.run(arguments)
+    except TiltyardError as error:
+        print(f"tiltyard: {error}", file=sys.stderr)
+        return FAILED
+    except BrokenPipeError:  # `tiltyard head ... | head`: the reader has seen enough
+        sys.stderr.close()
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return status
+
+
+def _parser(chosen: str | None) -> argparse.ArgumentParser:
+    """The parser with every command named, and the arguments of the chosen one."""
+    parser = argparse.ArgumentParser(prog="tiltyard", description="The open Lance lakehouse in Python.")
+    parser.add_argument("--version", action="version", version=f"tiltyard {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for command in COMMANDS:
+        if command.summary:
+            sub = commands.add_parser(command.name, help=command.summary, description=command.summary)
+        elif command.name == chosen:
+            sub = commands.add_parser(command.name)
+        else:
+            continue
+        if command.name == chosen:
+            import_module(command.module).configure(sub)
+    return parser

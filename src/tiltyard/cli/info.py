@@ -1,0 +1,41 @@
+"""`tiltyard info URI`: what a table holds."""
+
+from __future__ import annotations
+
+import argparse
+
+from tiltyard.cli.arguments import add_table, version_of
+from tiltyard.cli.text_table import count
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add_table(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    import tiltyard.lance as lance
+
+    dataset = lance.dataset(arguments.uri, version=version_of(arguments))
+    fragments = dataset.get_fragments()
+    files = [file for fragment in fragments for file in fragment.data_files()]
+    deleted = sum(fragment.num_deletions for fragment in fragments)
+    print(dataset.uri)
+    print(f"version    {dataset.version}" + _newest(dataset.version, dataset.latest_version))
+    print(f"rows       {dataset.count_rows():,}" + (f" ({deleted:,} more are deleted)" if deleted else ""))
+    print(f"fragments  {len(fragments):,} ({count(len(files), 'data file')}{_bytes(files)})")
+    print("columns")
+    width = max([len(f.name) for f in dataset.schema], default=0)
+    for field in dataset.schema:
+        print(f"  {field.name.ljust(width)}  {field.type}" + ("" if field.nullable else "  not null"))
+    return 0
+
+
+def _newest(version: int, latest: int) -> str:
+    return "" if version == latest else f" (the newest is {latest})"
+
+
+def _bytes(files: list[object]) -> str:
+    sizes = [getattr(file, "file_size_bytes", None) for file in files]
+    if not sizes or None in sizes:
+        return ""
+    return f", {sum(size for size in sizes if size is not None):,} bytes"
