@@ -144,5 +144,9 @@ class ObjectNotFound(StoreError, FileNotFoundError):
     """No object at the path."""
 
 
+class ObjectExists(StoreError, FileExistsError):
+    """An object stands where a new one was to be written; choose another name or remove it first."""
+
+
 class ForkedHandle(TiltyardError, RuntimeError):
     """A handle that belongs to the parent process was used in a forked child; open it again there."""

@@ -117,7 +117,7 @@ class Port:
 
     def write(self, fd: int, buffers: Sequence[Any]) -> int:
         """Write all of the buffers, in order, at the handle's position; the number of bytes."""
-        views = [view for view in (memoryview(buffer).cast("B") for buffer in buffers) if len(view)]
+        views = [memoryview(buffer).cast("B") for buffer in buffers if memoryview(buffer).nbytes]
         total = 0
         while views:
             count = os.writev(fd, views[:MAX_BUFFERS_PER_WRITE])

@@ -1,0 +1,154 @@
+"""A local root: the handle on its directory, and the care that directories themselves survive power loss.
+
+The handle is opened when first needed and kept, so that an open table goes on working when its directory is
+renamed (D9). A directory that was *removed* is not looked up again by name: what stands there now is
+another one.
+
+Invariants, checked by tests/store/test_local_durability.py:
+1. After `settle(d)` every name on the way from the root's parent to `d` is durable: those that we made, and
+those
+   that another process may have made a moment ago and not yet synced.
+2. A failed sync is reported, never repeated: the kernel forgets what it could not write.
+"""
+
+from __future__ import annotations
+
+import os.path
+from contextlib import suppress
+
+from tiltyard.runtime.port import Port
+from tiltyard.store.paths import parent_of
+
+
+class Directory:
+    """A root directory, possibly below another one, possibly not there yet. Fails with OSErrors."""
+
+    def __init__(
+        self, port: Port, path: str, durable: bool, above: tuple[Directory, str] | None = None
+    ) -> None:
+        self.port = port
+        self.path = path  # absolute; where it was when first named
+        self.durable = durable
+        self._above = above  # the root that this one was reached from, and the path in it
+        self._handle: int | None = None
+        self._settled: set[str] = set()
+        if above is not None:
+            # Now, so that a later rename of the roots above does not matter. A failure shows at the first
+            # use.
+            with suppress(OSError):
+                self.handle()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None:
+            self.port.close(self._handle)  # type: ignore[arg-type]
+            self._handle = None
+
+    def handle(self) -> int:
+        """The open handle; FileNotFoundError while there is no directory."""
+        handle = self._handle
+        if handle is None:
+            if self._above is None:
+                opened = self.port.open_dir(self.path)
+            else:
+                root, path = self._above
+                opened = self.port.open_dir(path, root.handle())
+            if self._handle is None:
+                self._handle = handle = opened
+            else:  # another thread was first
+                self.port.close(opened)
+                handle = self._handle
+        return handle
+
+    # -- making ----------------------------------------------------------------------------------
+
+    def make(self, directory: str = "") -> None:
+        """Make a directory below the root ('' the root itself), and those above it."""
+        if not directory:
+            self._make_root()
+        elif self._handle is None:
+            self._make_root()
+            self._make_below(directory)
+        else:
+            self._make_below(directory)
+
+    def _make_root(self) -> None:
+        if self._handle is not None:
+            return
+        if self._above is not None:
+            root, path = self._above
+            root.make(path)
+        else:
+            self._make_absolute(self.path)
+        self.handle()
+
+    def _make_absolute(self, path: str) -> None:
+        try:
+            self.port.mkdir(path)
+        except FileExistsError:
+            return
+        except FileNotFoundError:
+            above = os.path.dirname(path)
+            if above == path:
+                raise
+            self._make_absolute(above)
+            try:
+                self.port.mkdir(path)
+            except FileExistsError:
+                return
+        if self.durable:
+            self._sync_absolute(os.path.dirname(path))
+
+    def _make_below(self, directory: str) -> None:
+        handle = self.handle()
+        try:
+            self.port.mkdir(directory, handle)
+        except FileExistsError:
+            return
+        except FileNotFoundError:
+            above = parent_of(directory)
+            if not above:
+                raise  # the root itself was removed
+            self._make_below(above)
+            try:
+                self.port.mkdir(directory, handle)
+            except FileExistsError:
+                return
+        if self.durable:
+            self.sync(parent_of(directory))
+
+    # -- syncing ---------------------------------------------------------------------------------
+
+    def sync(self, directory: str) -> None:
+        """Make the names in a directory durable, whatever `durable` says."""
+        if directory:
+            fd = self.port.open_dir(directory, self.handle())
+            try:
+                self.port.fsync_dir(fd)
+            finally:
+                self.port.close(fd)
+        else:
+            self.port.fsync_dir(self.handle())
+
+    def settle(self, directory: str) -> None:
+        """Make every directory name on the way to `directory` durable; once in the life of this object."""
+        if directory in self._settled or not self.durable:
+            return
+        if directory:
+            above = parent_of(directory)
+            self.settle(above)
+            self.sync(above)
+        elif self._above is not None:
+            root, path = self._above
+            root.settle(path)
+        else:
+            # The root's parent may not be ours to open; then its names are not ours to make either.
+            with suppress(PermissionError):
+                self._sync_absolute(os.path.dirname(self.path))
+        self._settled.add(directory)
+
+    def _sync_absolute(self, path: str) -> None:
+        fd = self.port.open_dir(path)
+        try:
+            self.port.fsync_dir(fd)
+        finally:
+            self.port.close(fd)

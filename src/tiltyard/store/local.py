@@ -1,0 +1,454 @@
+"""Objects in a local directory, over the file-system port. See `protocol.py` for what is promised.
+
+Reads open, read and close: a handle per object would cost more to keep than it saves (D40). Objects of 1
+MiB and more are mapped when they are asked for whole.
+"""
+
+from __future__ import annotations
+
+import stat as modes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from os import stat_result
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tiltyard import runtime
+from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound
+from tiltyard.store.content import buffers_of
+from tiltyard.store.directory import Directory
+from tiltyard.store.exclusive import ExclusiveCreator
+from tiltyard.store.failures import translated
+from tiltyard.store.paths import checked, checked_dir, joined, parent_of
+from tiltyard.store.protocol import MIN_MAP_BYTES, Created, Listing, Names, ObjectStat
+from tiltyard.store.streaming import LocalWriter
+
+if TYPE_CHECKING:
+    from tiltyard.runtime.port import Port
+    from tiltyard.store.protocol import Bytes
+
+MAX_DEPTH = 64  # directories below each other in a listing; more is a loop of links
+MAX_KEPT_FAILURES = 64  # creations whose cause is remembered for `failure`
+_FIRST_PAUSE = 0.0002  # seconds between two looks at a held turnstile, growing to
+_LONGEST_PAUSE = 0.002
+
+
+class LocalStore:
+    """A directory on this machine's file systems; it need not exist before the first write."""
+
+    def __init__(self, path: str, *, durable: bool = True, _directory: Directory | None = None) -> None:
+        self._runtime = runtime.current()
+        self._port: Port = self._runtime.port
+        self._directory = _directory or Directory(self._port, path, durable)
+        self._creator = ExclusiveCreator(self._directory, self._runtime)
+        self._failures: dict[str, BaseException] = {}
+        self._is_remote: bool | None = None
+        self.uri = path
+        self.identity = "file://" + path
+        self.durable = durable
+
+    def __repr__(self) -> str:
+        return f"LocalStore({self.uri!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _reopen, (self.uri, self.durable)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> pa.Buffer:
+        port = self._port
+        fd = self._open(path)
+        try:
+            if start < 0 or length is None:
+                size = port.fstat(fd).st_size
+                if start < 0:
+                    start = max(0, size + start)
+                if length is None:
+                    length = size - start
+            if length < 0:
+                raise _outside(self.uri, path, start, max(length, 0), port.fstat(fd).st_size)
+            data = port.pread(fd, length, start)
+            if len(data) != length:
+                raise _outside(self.uri, path, start, length, port.fstat(fd).st_size)
+        except CorruptFile:
+            raise
+        except OSError as error:
+            raise translated(error, "read", self.uri, path) from error
+        finally:
+            port.close(fd)
+        return pa.py_buffer(data)
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[pa.Buffer]:
+        port = self._port
+        out = []
+        fd = self._open(path)
+        try:
+            for start, length in ranges:
+                data = port.pread(fd, length, start) if start >= 0 and length >= 0 else b""
+                if len(data) != length or start < 0:
+                    raise _outside(self.uri, path, start, length, port.fstat(fd).st_size)
+                out.append(pa.py_buffer(data))
+        except CorruptFile:
+            raise
+        except OSError as error:
+            raise translated(error, "read", self.uri, path) from error
+        finally:
+            port.close(fd)
+        return out
+
+    def map(self, path: str, size: int | None = None) -> pa.Buffer:
+        port = self._port
+        fd = self._open(path)
+        try:
+            if size is not None and size < MIN_MAP_BYTES:
+                data = port.pread(fd, size + 1, 0)  # one byte more shows a longer object without a stat
+                if len(data) != size:
+                    raise _wrong_size(self.uri, path, size, port.fstat(fd).st_size)
+                return pa.py_buffer(data)
+            facts = port.fstat(fd)
+            found = facts.st_size
+            if size is not None and found != size:
+                raise _wrong_size(self.uri, path, size, found)
+            if found >= MIN_MAP_BYTES and modes.S_ISREG(facts.st_mode) and not self._remote():
+                with suppress(OSError):  # the number of maps is limited: then read
+                    return port.map(fd, found)
+            data = port.pread(fd, found, 0)
+            if len(data) != found:
+                raise _wrong_size(self.uri, path, found, len(data))
+            return pa.py_buffer(data)
+        except CorruptFile:
+            raise
+        except OSError as error:
+            raise translated(error, "read", self.uri, path) from error
+        finally:
+            port.close(fd)
+
+    def stat(self, path: str) -> ObjectStat:
+        try:
+            facts = self._port.stat(checked(path), self._directory.handle())
+        except OSError as error:
+            raise translated(error, "find", self.uri, path) from error
+        if modes.S_ISDIR(facts.st_mode):
+            raise ObjectNotFound(f"cannot find {self.uri}/{path}: it is a directory, not an object")
+        return _described(path, facts)
+
+    def exists(self, path: str) -> bool:
+        try:
+            facts = self._port.stat(checked(path), self._directory.handle())
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise translated(error, "find", self.uri, path) from error
+        return not modes.S_ISDIR(facts.st_mode)
+
+    def list(self, prefix: str = "", start_after: str = "") -> Listing:
+        found: Listing = []
+        try:
+            self._walk(checked_dir(prefix), self._directory.handle(), found, 0)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise translated(error, "list", self.uri, prefix) from error
+        if start_after:
+            found = [one for one in found if one.path > start_after]
+        found.sort(key=lambda one: one.path)
+        return found
+
+    def _walk(self, directory: str, root: int, found: Listing, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise InvalidInput(
+                f"{self.uri}/{directory} lies more than {MAX_DEPTH} directories deep: a loop of links?"
+            )
+        for name, is_directory, facts in self._port.entries(directory or ".", root):
+            path = joined(directory, name)
+            if is_directory:
+                try:
+                    self._walk(path, root, found, depth + 1)
+                except FileNotFoundError:
+                    continue  # removed meanwhile
+            elif facts is not None:
+                found.append(_described(path, facts))
+
+    def list_names(self, directory: str = "") -> Names:
+        try:
+            return self._port.list(checked_dir(directory) or ".", self._directory.handle())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise translated(error, "list", self.uri, directory) from error
+
+    def dir_stat(self, directory: str) -> int | None:
+        try:
+            facts = self._port.stat(checked_dir(directory) or ".", self._directory.handle())
+            remote = self._remote()
+        except OSError as error:
+            raise translated(error, "find", self.uri, directory) from error
+        if not modes.S_ISDIR(facts.st_mode):
+            raise ObjectNotFound(f"cannot find {self.uri}/{directory}: it is not a directory")
+        return None if remote else facts.st_mtime_ns
+
+    def now_ns(self) -> int:
+        # Nothing there yet, or not ours to write: this machine's clock is the best guess.
+        with suppress(OSError):
+            if self._remote():
+                return self._servers_clock()
+        return self._runtime.now_ns()
+
+    def _servers_clock(self) -> int:
+        """The time a network file system's server gives to a file made now."""
+        temporary = self._creator.temporary_name("")
+        fd = self._port.open_new(temporary, self._directory.handle())
+        try:
+            return self._port.fstat(fd).st_mtime_ns
+        finally:
+            self._port.close(fd)
+            self._creator.remove_quietly(temporary)
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def create(self, path: str, data: Bytes | Sequence[Bytes]) -> Created:
+        checked(path)
+        answer, cause = self._creator.create(path, buffers_of(data))
+        return self._remember(path, answer, cause)
+
+    def _remember(self, path: str, answer: Created, cause: BaseException | None) -> Created:
+        self._failures.pop(path, None)
+        if answer is Created.NOT_DONE or answer is Created.UNKNOWN:
+            if isinstance(cause, OSError):
+                cause = translated(cause, "create", self.uri, path).with_traceback(cause.__traceback__)
+            if cause is not None:
+                self._failures[path] = cause
+                if len(self._failures) > MAX_KEPT_FAILURES:
+                    self._failures.pop(next(iter(self._failures)), None)
+        return answer
+
+    def failure(self, path: str) -> BaseException | None:
+        return self._failures.get(path)
+
+    @property
+    def create_mode(self) -> str:
+        return self._creator.way.value
+
+    def put(self, path: str, data: Bytes | Sequence[Bytes]) -> None:
+        parent = parent_of(checked(path))
+        temporary = self._creator.temporary_name(parent)
+        port, directory = self._port, self._directory
+        try:
+            try:
+                fd = port.open_new(temporary, directory.handle())
+            except FileNotFoundError:
+                directory.make(parent)
+                fd = port.open_new(temporary, directory.handle())
+            try:
+                port.write(fd, buffers_of(data))
+                if self.durable:
+                    port.fdatasync(fd)
+                    directory.settle(parent)
+                port.rename(temporary, path, directory.handle())
+            except OSError:
+                self._creator.remove_quietly(temporary)
+                raise
+            finally:
+                port.close(fd)
+            if self.durable:
+                directory.sync(parent)
+        except OSError as error:
+            raise translated(error, "write", self.uri, path) from error
+
+    def writer(self, path: str) -> LocalWriter:
+        return LocalWriter(self._directory, checked(path))
+
+    def write_hint(self, path: str, data: bytes, *, sync: bool = False) -> None:
+        port = self._port
+        checked(path)
+        try:
+            try:
+                fd = port.open_patch(path, self._directory.handle())
+            except FileNotFoundError:
+                self._directory.make(parent_of(path))
+                fd = port.open_patch(path, self._directory.handle())
+            try:
+                port.pwrite(fd, data, 0)
+                if port.fstat(fd).st_size > len(data):
+                    port.truncate(fd, len(data))
+                if sync and self.durable:
+                    port.fdatasync(fd)
+            finally:
+                port.close(fd)
+        except OSError as error:
+            raise translated(error, "write", self.uri, path) from error
+
+    def copy_create(self, source: str, target: str) -> Created:
+        return self.create(target, [self.map(source)])
+
+    def move_dir(self, source: str, target: str) -> Created:
+        port, directory = self._port, self._directory
+        checked(source)
+        try:
+            directory.make(parent_of(checked(target)))
+            directory.settle(parent_of(target))
+            try:
+                port.rename_noreplace(source, target, directory.handle())
+            except FileExistsError:
+                return Created.EXISTS
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                moved = self._move_over_own(source, target, error)
+                if not moved:
+                    return Created.EXISTS
+        except OSError as error:
+            raise translated(error, "move", self.uri, source) from error
+        if self.durable:
+            try:
+                directory.sync(parent_of(target))
+                if parent_of(source) != parent_of(target):
+                    directory.sync(parent_of(source))
+            except OSError as error:
+                return self._remember(target, Created.UNKNOWN, error)
+        return Created.WON
+
+    def _move_over_own(self, source: str, target: str, refusal: OSError) -> bool:
+        """Where there is no exclusive rename: take the name with an empty directory and rename over that.
+
+        A rename replaces a directory only while it is empty, so what another puts there meanwhile is kept.
+        """
+        port, root = self._port, self._directory.handle()
+        if not modes.S_ISDIR(port.stat(source, root).st_mode):
+            raise refusal
+        try:
+            port.mkdir(target, root)
+        except FileExistsError:
+            return False
+        try:
+            port.rename(source, target, root)
+        except OSError:
+            try:
+                port.rmdir(target, root)
+            except OSError:
+                return False  # no longer empty: somebody else's now
+            raise
+        return True
+
+    def delete(self, path: str) -> bool:
+        try:
+            self._port.unlink(checked(path), self._directory.handle())
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise translated(error, "delete", self.uri, path) from error
+        return True
+
+    def delete_tree(self, directory: str) -> None:
+        path = checked_dir(directory)
+        try:
+            root = self._directory.handle()
+            self._remove_below(path, root)
+            if path:
+                self._port.rmdir(path, root)
+            elif self._still_named(root):
+                self._port.rmdir(self.uri, root)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise translated(error, "delete", self.uri, directory) from error
+
+    def _remove_below(self, directory: str, root: int) -> None:
+        for name in self._port.list(directory or ".", root):
+            path = joined(directory, name)
+            try:
+                self._port.unlink(path, root)  # links to directories are removed, not followed
+            except FileNotFoundError:
+                continue
+            except (IsADirectoryError, PermissionError):  # Linux and macOS say it differently
+                self._remove_below(path, root)
+                try:
+                    self._port.rmdir(path, root)
+                except FileNotFoundError:
+                    continue
+
+    def _still_named(self, root: int) -> bool:
+        found, ours = self._port.stat(self.uri), self._port.fstat(root)
+        return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
+
+    def sync_dir(self, directory: str) -> None:
+        if not self.durable:
+            return
+        try:
+            self._directory.sync(checked_dir(directory))
+        except OSError as error:
+            raise translated(error, "sync", self.uri, directory) from error
+
+    @contextmanager
+    def turnstile(self, directory: str, seconds: float) -> Iterator[bool]:
+        try:  # a handle of its own: a lock belongs to the open handle, and forked children share those
+            fd = self._port.open_dir(checked_dir(directory) or ".", self._directory.handle())
+        except OSError:
+            yield False
+            return
+        try:
+            yield self._take_turn(fd, seconds)
+        finally:
+            self._port.close(fd)
+
+    def _take_turn(self, fd: int, seconds: float) -> bool:
+        deadline = self._runtime.monotonic() + seconds
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                if self._port.try_flock(fd):
+                    return True
+            except OSError:
+                return False  # no such locks on this file system
+            left = deadline - self._runtime.monotonic()
+            if left <= 0:
+                return False
+            self._runtime.sleep(min(left, pause * (0.5 + self._runtime.random().random())))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def at(self, prefix: str) -> LocalStore:
+        path = checked_dir(prefix)
+        if not path:
+            return self
+        below = f"{self.uri.rstrip('/')}/{path}"
+        directory = Directory(self._port, below, self.durable, (self._directory, path))
+        return LocalStore(below, durable=self.durable, _directory=directory)
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _open(self, path: str) -> int:
+        try:
+            return self._port.open_read(checked(path), self._directory.handle())
+        except OSError as error:
+            raise translated(error, "read", self.uri, path) from error
+
+    def _remote(self) -> bool:
+        remote = self._is_remote
+        if remote is None:
+            remote = self._is_remote = self._port.is_remote(self._directory.handle())
+        return remote
+
+
+def _described(path: str, facts: stat_result) -> ObjectStat:
+    mtime, size = facts.st_mtime_ns, facts.st_size
+    return ObjectStat(path, size, mtime, facts.st_ctime_ns, f"{mtime:x}-{size:x}-{facts.st_ino:x}")
+
+
+def _outside(root: str, path: str, start: int, length: int, size: int) -> CorruptFile:
+    return CorruptFile(
+        f"bytes {start} to {start + length} were asked for, but the object has {size}: it is cut short, or "
+        "what named the range is damaged",
+        f"{root}/{path}",
+    )
+
+
+def _wrong_size(root: str, path: str, expected: int, found: int) -> CorruptFile:
+    return CorruptFile(
+        f"the object has {found} bytes where {expected} were recorded: it was cut short or replaced",
+        f"{root}/{path}",
+    )
+
+
+def _reopen(path: str, durable: bool) -> LocalStore:
+    return LocalStore(path, durable=durable)
