@@ -300,20 +300,10 @@ def _decode(message: Any) -> Encoding:
 def _unknown(message: Any, kind: str | None, what: str) -> Exception:
     if kind is not None:
         return UnsupportedFeature(f"{what} {kind!r} is not supported by this version")
-    number = _first_field_number(wire.unknown_fields(message))
+    number = wire.first_field_number(wire.unknown_fields(message))
     if number is None:
         return CorruptFile(f"{what} is missing where one is required")
     return UnsupportedFeature(f"{what} number {number} is not known to this version")
-
-
-def _first_field_number(data: bytes) -> int | None:
-    """The number of the first field in wire bytes; `None` when there is none."""
-    value = 0
-    for shift, byte in enumerate(data[:5]):
-        value |= (byte & 0x7F) << (7 * shift)
-        if byte < 0x80:
-            return value >> 3
-    return None
 
 
 def _no_compression(message: Any, name: str, what: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from tiltyard.errors import CorruptFile
 
@@ -25,6 +26,8 @@ def parse(kind: type[M], data: Any, path: str, what: str) -> M:
 
 def unknown_fields(message: Message) -> bytes:
     """The bytes of the fields of `message` itself (not of messages inside it) that we have no name for."""
+    if not len(UnknownFieldSet(message)):
+        return b""
     rest = type(message)()
     rest.CopyFrom(message)
     for field in message.DESCRIPTOR.fields:
@@ -38,3 +41,37 @@ def has_unknown_fields(message: Message) -> bool:
     known.CopyFrom(message)
     known.DiscardUnknownFields()
     return known.ByteSize() != message.ByteSize()
+
+
+def carry_unknown(source: Message | None, target: Message) -> None:
+    """Put the unknown fields of the message that a value came from into the one that is written for it."""
+    if source is not None:
+        rest = unknown_fields(source)
+        if rest:
+            target.MergeFromString(rest)
+
+
+def varint(number: int) -> bytes:
+    """An unsigned number (below 2^64) in the base-128 form of the wire."""
+    parts = bytearray()
+    while number > 0x7F:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    parts.append(number)
+    return bytes(parts)
+
+
+def read_varint(data: bytes) -> int | None:
+    """The base-128 number at the start of `data`; `None` when there is none."""
+    value = 0
+    for place, byte in enumerate(data[:10]):
+        value |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return value
+    return None
+
+
+def first_field_number(data: bytes) -> int | None:
+    """The number of the first field in wire bytes; `None` when there is none."""
+    tag = read_varint(data)
+    return None if tag is None else tag >> 3

@@ -1,0 +1,463 @@
+"""Fragments of a table, their data files and deletion files (table format, sections 7.2 to 7.5).
+
+A value that came from a manifest keeps the message it came from, so that fields which we do not know survive
+when it is changed and written again. `FragmentList` makes `Fragment` values on demand (D43).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tiltyard.errors import CorruptFile
+from tiltyard.format import wire
+from tiltyard.format.protos import table_pb2 as pb
+from tiltyard.format.version import FileVersion
+
+TOMBSTONE = -2
+"""Field id of a column that another data file of the fragment has superseded."""
+ROW_ID_FIELD = -3
+CREATED_AT_FIELD = -4
+LAST_UPDATED_FIELD = -5
+MAX_FRAGMENT_ID = 2**32 - 1
+
+_KINDS = {0: "arrow", 1: "bin"}
+_KIND_NUMBERS = {name: number for number, name in _KINDS.items()}
+_FRAGMENT_TAG = b"\x12"  # field 2 of a manifest, length-delimited
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A file with some columns of a fragment's rows.
+
+    `path` is relative to `data/`; `fields[i]` is the field id stored in column `column_indices[i]` (negative
+    ids are system ids); `major` and `minor` name the file version; `size` in bytes, 0 when unknown; `base_id`
+    names the base path, `None` the table's own root.
+    """
+
+    path: str
+    fields: tuple[int, ...]
+    column_indices: tuple[int, ...]
+    major: int = 2
+    minor: int = 2
+    size: int = 0
+    base_id: int | None = None
+    _source: Any = field(default=None, repr=False, compare=False, kw_only=True)
+
+    @property
+    def version(self) -> FileVersion | None:
+        """The version of the file; `None` for legacy files and versions that we do not know."""
+        return FileVersion.of_footer(self.major, self.minor)
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether the file is of the first format generation, which has no column indices."""
+        return self.major == 0 and self.minor < 3
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionFile:
+    """Where deleted rows of a fragment stand. `kind` is `arrow` or `bin`; `rows` counts the deleted rows."""
+
+    kind: str
+    read_version: int
+    id: int
+    rows: int
+    base_id: int | None = None
+    _source: Any = field(default=None, repr=False, compare=False, kw_only=True)
+
+    def path(self, fragment_id: int) -> str:
+        """The path below the table's root."""
+        return f"_deletions/{fragment_id}-{self.read_version}-{self.id}.{self.kind}"
+
+
+@dataclass(frozen=True, slots=True)
+class DataOverlay:
+    """New values for some cells of a fragment. Known so that it can be carried over; never applied."""
+
+    data_file: DataFile
+    shared_offsets: bytes | None
+    field_coverage: tuple[bytes, ...] | None
+    committed_version: int
+    _source: Any = field(default=None, repr=False, compare=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A horizontal slice of a table.
+
+    `physical_rows` includes deleted rows. `row_ids`, `last_updated_versions` and `created_versions` are
+    serialized sequences (see `row_ids.py`), `None` when the fragment has none; where a `spilled_` mark is
+    set, the sequence is a hidden column of a data file instead.
+    """
+
+    id: int
+    files: tuple[DataFile, ...]
+    physical_rows: int
+    deletion: DeletionFile | None = None
+    row_ids: bytes | None = None
+    last_updated_versions: bytes | None = None
+    created_versions: bytes | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    overlays: tuple[DataOverlay, ...] = ()
+    spilled_row_ids: bool = False
+    spilled_last_updated: bool = False
+    spilled_created: bool = False
+    _source: Any = field(default=None, repr=False, compare=False, kw_only=True)
+
+    @property
+    def num_rows(self) -> int:
+        """Live rows."""
+        return self.physical_rows - (self.deletion.rows if self.deletion else 0)
+
+    @property
+    def is_spilled(self) -> bool:
+        """Whether any row lineage stands in a hidden column."""
+        return self.spilled_row_ids or self.spilled_last_updated or self.spilled_created
+
+    @property
+    def has_row_ids(self) -> bool:
+        """Whether the fragment carries stable row ids in any form."""
+        return self.row_ids is not None or self.spilled_row_ids
+
+    def file_of(self, field_id: int) -> DataFile | None:
+        """The data file that holds a field; `None` when no file does (its values are null)."""
+        for each in self.files:
+            if field_id in each.fields:
+                return each
+        return None
+
+
+class FragmentList(Sequence[Fragment]):
+    """The fragments of a version, made on demand. Immutable; safe to share among threads.
+
+    `ids`, `physical_rows` and `deleted_rows` are int64 arrays in the order of the list. Lists made from
+    another one share its entries, so that an append touches only what it adds.
+    """
+
+    __slots__ = ("_arrays", "_encoded", "_made", "_messages", "_traits")
+
+    def __init__(self, messages: Sequence[Any] = ()) -> None:
+        self._messages: Sequence[Any] = messages
+        self._made: dict[int, Fragment] = {}
+        self._arrays: tuple[npt.NDArray[np.int64], ...] | None = None
+        self._traits: tuple[bool, bool, bool] | None = None
+        self._encoded: bytes | None = None
+
+    @classmethod
+    def of(cls, fragments: Iterable[Fragment]) -> FragmentList:
+        """A list of given fragments, in their order."""
+        if isinstance(fragments, FragmentList):
+            return fragments
+        return cls([encode_fragment(each) for each in fragments])
+
+    @classmethod
+    def decode(cls, data: bytes, path: str = "") -> FragmentList:
+        """The list from the bytes of `encode`."""
+        return cls(list(wire.parse(pb.Manifest, data, path, "fragments").fragments))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FragmentList.decode, (self.encode(),)
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return FragmentList(self._messages[index])
+        at = index + len(self) if index < 0 else int(index)
+        found = self._made.get(at)
+        if found is None:
+            found = self._made[at] = decode_fragment(self._messages[at])
+        return found
+
+    def __iter__(self) -> Iterator[Fragment]:
+        return (self[at] for at in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FragmentList):
+            return NotImplemented
+        return len(self) == len(other) and all(map(_equal, self._messages, other._messages))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"FragmentList({len(self)} fragments)"
+
+    # -- what planning needs -----------------------------------------------------------------------
+
+    def _columns(self) -> tuple[npt.NDArray[np.int64], ...]:
+        if self._arrays is None:
+            messages = self._messages
+            ids = [each.id for each in messages]
+            rows = [each.physical_rows for each in messages]
+            gone = [
+                each.deletion_file.num_deleted_rows if each.HasField("deletion_file") else 0
+                for each in messages
+            ]
+            try:
+                self._arrays = tuple(np.array(each, np.int64) for each in (ids, rows, gone))
+            except OverflowError:
+                raise CorruptFile("a fragment's id or row count does not fit 63 bits") from None
+        return self._arrays
+
+    @property
+    def ids(self) -> npt.NDArray[np.int64]:
+        """Fragment ids."""
+        return self._columns()[0]
+
+    @property
+    def physical_rows(self) -> npt.NDArray[np.int64]:
+        """Rows of each fragment, deleted ones included (0: unknown, in very old tables)."""
+        return self._columns()[1]
+
+    @property
+    def deleted_rows(self) -> npt.NDArray[np.int64]:
+        """Deleted rows of each fragment."""
+        return self._columns()[2]
+
+    @property
+    def num_rows(self) -> int:
+        """Live rows of all fragments."""
+        return int(self.physical_rows.sum() - self.deleted_rows.sum())
+
+    def _marks(self) -> tuple[bool, bool, bool]:
+        if self._traits is None:
+            self._traits = _traits_of(self._messages)
+        return self._traits
+
+    @property
+    def any_deletions(self) -> bool:
+        """Whether any fragment names a deletion file."""
+        return self._marks()[0]
+
+    @property
+    def any_overlays(self) -> bool:
+        """Whether any fragment has overlays."""
+        return self._marks()[1]
+
+    @property
+    def any_spilled(self) -> bool:
+        """Whether any fragment keeps row lineage in a hidden column."""
+        return self._marks()[2]
+
+    @property
+    def all_have_row_ids(self) -> bool:
+        """Whether every fragment carries stable row ids."""
+        return all(
+            each.HasField("inline_row_ids") or each.HasField("column_row_ids") for each in self._messages
+        )
+
+    @property
+    def max_id(self) -> int | None:
+        """The greatest id; `None` without fragments."""
+        return int(self.ids.max()) if len(self) else None
+
+    def position(self, id: int) -> int | None:
+        """Where the fragment of an id stands in the list; `None` when it does not."""
+        ids = self.ids
+        at = int(np.searchsorted(ids, id))
+        if at < len(ids) and ids[at] == id:
+            return at
+        found = np.flatnonzero(ids == id)  # a list out of order
+        return int(found[0]) if len(found) else None
+
+    def by_id(self, id: int) -> Fragment | None:
+        """The fragment of an id; `None` when the list does not have it."""
+        at = self.position(id)
+        return None if at is None else self[at]
+
+    # -- lists from this one -----------------------------------------------------------------------
+
+    def appended(self, fragments: Iterable[Fragment]) -> FragmentList:
+        """This list followed by more fragments; what is already there is carried over as it is."""
+        added = FragmentList.of(fragments)
+        grown = FragmentList([*self._messages, *added._messages])
+        if self._arrays is not None:
+            pairs = zip(self._arrays, added._columns(), strict=True)
+            grown._arrays = tuple(np.concatenate(pair) for pair in pairs)
+        if self._traits is not None:
+            mine, more = self._traits, added._marks()
+            grown._traits = (mine[0] or more[0], mine[1] or more[1], mine[2] or more[2])
+        if self._encoded is not None:
+            grown._encoded = self._encoded + added.encode()
+        return grown
+
+    def replaced(self, changes: Mapping[int, Fragment]) -> FragmentList:
+        """This list with the fragments of some ids replaced. Raises `KeyError` for an id that it does not
+        have.
+        """
+        messages = list(self._messages)
+        for id, fragment in changes.items():
+            at = self.position(id)
+            if at is None:
+                raise KeyError(id)
+            messages[at] = encode_fragment(fragment)
+        return FragmentList(messages)
+
+    def without(self, ids: Iterable[int]) -> FragmentList:
+        """This list less the fragments of some ids."""
+        keep = ~np.isin(self.ids, np.fromiter(ids, np.int64))
+        if keep.all():
+            return self
+        return FragmentList([self._messages[at] for at in np.flatnonzero(keep).tolist()])
+
+    def sorted_by_id(self) -> FragmentList:
+        """This list in ascending order of ids."""
+        ids = self.ids
+        if len(ids) < 2 or (ids[1:] >= ids[:-1]).all():
+            return self
+        return FragmentList([self._messages[at] for at in np.argsort(ids, kind="stable").tolist()])
+
+    def encode(self) -> bytes:
+        """The bytes of all fragments as they stand in a manifest."""
+        if self._encoded is None:
+            parts: list[bytes] = []
+            for each in self._messages:
+                data = each.SerializeToString(deterministic=True)
+                parts += (_FRAGMENT_TAG, wire.varint(len(data)), data)
+            self._encoded = b"".join(parts)
+        return self._encoded
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return bool(one == other)
+
+
+def _traits_of(messages: Sequence[Any]) -> tuple[bool, bool, bool]:
+    return (
+        any(each.HasField("deletion_file") for each in messages),
+        any(each.overlays for each in messages),
+        any(
+            each.HasField("column_row_ids")
+            or each.HasField("column_last_updated_at_versions")
+            or each.HasField("column_created_at_versions")
+            for each in messages
+        ),
+    )
+
+
+# -- messages ------------------------------------------------------------------------------------
+
+
+def decode_fragment(m: Any) -> Fragment:
+    """A fragment from its message. Raises `CorruptFile` for an id or kind that the format does not have."""
+    if m.id > MAX_FRAGMENT_ID:
+        raise CorruptFile(f"fragment id {m.id} does not fit 32 bits")
+    return Fragment(
+        m.id,
+        tuple([decode_data_file(each) for each in m.files]),
+        m.physical_rows,
+        _decode_deletion(m.deletion_file, m.id) if m.HasField("deletion_file") else None,
+        m.inline_row_ids if m.HasField("inline_row_ids") else None,
+        m.inline_last_updated_at_versions if m.HasField("inline_last_updated_at_versions") else None,
+        m.inline_created_at_versions if m.HasField("inline_created_at_versions") else None,
+        dict(m.metadata),
+        tuple([decode_overlay(each) for each in m.overlays]),
+        m.HasField("column_row_ids"),
+        m.HasField("column_last_updated_at_versions"),
+        m.HasField("column_created_at_versions"),
+        _source=m,
+    )
+
+
+def decode_data_file(m: Any) -> DataFile:
+    """A data file from its message."""
+    return DataFile(
+        m.path,
+        tuple(m.fields),
+        tuple(m.column_indices),
+        m.file_major_version,
+        m.file_minor_version,
+        m.file_size_bytes,
+        m.base_id if m.HasField("base_id") else None,
+        _source=m,
+    )
+
+
+def _decode_deletion(m: Any, fragment_id: int) -> DeletionFile:
+    kind = _KINDS.get(m.file_type)
+    if kind is None:
+        raise CorruptFile(f"fragment {fragment_id} has a deletion file of unknown type {m.file_type}")
+    base = m.base_id if m.HasField("base_id") else None
+    return DeletionFile(kind, m.read_version, m.id, m.num_deleted_rows, base, _source=m)
+
+
+def decode_overlay(m: Any) -> DataOverlay:
+    """An overlay from its message."""
+    coverage = m.WhichOneof("coverage")
+    return DataOverlay(
+        decode_data_file(m.data_file),
+        m.shared_offset_bitmap if coverage == "shared_offset_bitmap" else None,
+        tuple(m.field_coverage.bitmaps) if coverage == "field_coverage" else None,
+        m.committed_version,
+        _source=m,
+    )
+
+
+def encode_fragment(each: Fragment) -> Any:
+    """The message of a fragment, with the unknown fields of the one it came from."""
+    m = pb.DataFragment(
+        id=each.id,
+        files=[encode_data_file(file) for file in each.files],
+        deletion_file=_encode_deletion(each.deletion) if each.deletion else None,
+        physical_rows=each.physical_rows,
+        inline_row_ids=each.row_ids,
+        inline_last_updated_at_versions=each.last_updated_versions,
+        inline_created_at_versions=each.created_versions,
+        overlays=[encode_overlay(overlay) for overlay in each.overlays],
+        metadata=each.metadata,
+    )
+    if each.spilled_row_ids:
+        m.column_row_ids.SetInParent()
+    if each.spilled_last_updated:
+        m.column_last_updated_at_versions.SetInParent()
+    if each.spilled_created:
+        m.column_created_at_versions.SetInParent()
+    wire.carry_unknown(each._source, m)
+    return m
+
+
+def encode_data_file(each: DataFile) -> Any:
+    """The message of a data file."""
+    m = pb.DataFile(
+        path=each.path,
+        fields=each.fields,
+        column_indices=each.column_indices,
+        file_major_version=each.major,
+        file_minor_version=each.minor,
+        file_size_bytes=each.size,
+        base_id=each.base_id,
+    )
+    wire.carry_unknown(each._source, m)
+    return m
+
+
+def _encode_deletion(each: DeletionFile) -> Any:
+    m = pb.DeletionFile(
+        file_type=_KIND_NUMBERS[each.kind],
+        read_version=each.read_version,
+        id=each.id,
+        num_deleted_rows=each.rows,
+        base_id=each.base_id,
+    )
+    wire.carry_unknown(each._source, m)
+    return m
+
+
+def encode_overlay(each: DataOverlay) -> Any:
+    """The message of an overlay."""
+    m = pb.DataOverlayFile(
+        data_file=encode_data_file(each.data_file), committed_version=each.committed_version
+    )
+    if each.shared_offsets is not None:
+        m.shared_offset_bitmap = each.shared_offsets
+    if each.field_coverage is not None:
+        m.field_coverage.SetInParent()
+        m.field_coverage.bitmaps.extend(each.field_coverage)
+    wire.carry_unknown(each._source, m)
+    return m

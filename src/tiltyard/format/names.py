@@ -1,0 +1,141 @@
+"""Names of files and folders in a table's directory, built and matched strictly (table format, sections 1 to
+4).
+
+Other programs leave temporary files where ours stand: a name that is not exactly of a known form is nobody's
+(O12).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+DATA = "data"
+VERSIONS = "_versions"
+TRANSACTIONS = "_transactions"
+DELETIONS = "_deletions"
+INDICES = "_indices"
+REFS = "_refs"
+TAGS = "_refs/tags"
+BRANCHES = "_refs/branches"
+TREE = "tree"
+PRIVATE = "_tiltyard"
+"""State of our own below a table's root (D3): other writers keep what they do not know."""
+HINT = "_versions/latest_version_hint.json"
+HINT_NAME = "latest_version_hint.json"
+TEMPORARY = ".tmp"
+"""What names of unfinished files begin with: other writers ignore them and collect them after 7 days (D3)."""
+
+Naming = Literal["V1", "V2", "detached"]
+MAX_U64 = 2**64 - 1
+DETACHED_BIT = 2**63
+_V2_DIGITS = 20
+_SUFFIX = ".manifest"
+_BINARY_BYTES = 3
+"""Leading bytes of a data file's id that are written as binary digits."""
+
+_NUMBERED = re.compile(r"(0|[1-9][0-9]{0,19})\.manifest", re.ASCII)
+_DETACHED = re.compile(r"d([1-9][0-9]{0,19})\.manifest", re.ASCII)
+_HINT_BODY = re.compile(rb'\s*\{\s*"version"\s*:\s*([0-9]{1,20})\s*\}\s*')
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_TRANSACTION = re.compile(rf"(0|[1-9][0-9]{{0,19}})-({_UUID})\.txn", re.ASCII)
+_DELETION = re.compile(r"([0-9]{1,10})-([0-9]{1,20})-([0-9]{1,20})\.(arrow|bin)", re.ASCII)
+_DATA_FILE = re.compile(r"[01]{24}[0-9a-f]{26}\.lance", re.ASCII)
+_INDEX_DIRECTORY = re.compile(_UUID, re.ASCII)
+
+
+def manifest_name(version: int, naming: Naming = "V2") -> str:
+    """The file name of a version's manifest in `_versions/`."""
+    if naming == "V2":
+        return f"{MAX_U64 - version:020d}{_SUFFIX}"
+    return f"{'d' if naming == 'detached' else ''}{version}{_SUFFIX}"
+
+
+def manifest_path(version: int, naming: Naming = "V2") -> str:
+    """The path of a version's manifest below the table's root."""
+    return f"{VERSIONS}/{manifest_name(version, naming)}"
+
+
+def parse_manifest_name(name: str) -> tuple[int, Naming] | None:
+    """Version and naming scheme of a file name in `_versions/`; `None` for every other name."""
+    if len(name) == _V2_DIGITS + len(_SUFFIX) and name.endswith(_SUFFIX) and name[0] != "d":
+        digits = name[:_V2_DIGITS]
+        if not digits.isascii() or not digits.isdigit():
+            return None
+        version = MAX_U64 - int(digits)
+        return (version, "V2") if 0 < version < DETACHED_BIT else None
+    found = _NUMBERED.fullmatch(name)
+    if found:
+        version = int(found[1])
+        return (version, "V1") if 0 < version < DETACHED_BIT else None
+    found = _DETACHED.fullmatch(name)
+    if found and DETACHED_BIT <= int(found[1]) <= MAX_U64:
+        return int(found[1]), "detached"
+    return None
+
+
+def hint_body(version: int) -> bytes:
+    """The bytes of the hint file."""
+    return b'{"version":%d}' % version
+
+
+def parse_hint(body: bytes) -> int | None:
+    """The version that a hint file names; `None` when it is not of the known form."""
+    found = _HINT_BODY.fullmatch(body)
+    version = int(found[1]) if found else 0
+    return version if 0 < version < DETACHED_BIT else None
+
+
+def data_file_name(id: bytes) -> str:
+    """The name of a data file from the 16 bytes of a random UUID."""
+    if len(id) != 16:
+        raise ValueError(f"a data file's id has 16 bytes, got {len(id)}")
+    digits = int.from_bytes(id[:_BINARY_BYTES], "big")
+    return f"{digits:024b}{id[_BINARY_BYTES:].hex()}.lance"
+
+
+def is_data_file_name(name: str) -> bool:
+    """Whether a name in `data/` is one that the usual writers give to data files."""
+    return _DATA_FILE.fullmatch(name) is not None
+
+
+def data_path(name: str) -> str:
+    """The path of a data file below the table's root."""
+    return f"{DATA}/{name}"
+
+
+def transaction_name(read_version: int, uuid: str) -> str:
+    """The name of a transaction's file in `_transactions/`."""
+    return f"{read_version}-{uuid}.txn"
+
+
+def transaction_path(name: str) -> str:
+    """The path of a transaction's file below the table's root."""
+    return f"{TRANSACTIONS}/{name}"
+
+
+def parse_transaction_name(name: str) -> tuple[int, str] | None:
+    """Read version and uuid of a name in `_transactions/`; `None` for every other name."""
+    found = _TRANSACTION.fullmatch(name)
+    return (int(found[1]), found[2]) if found else None
+
+
+def parse_deletion_name(name: str) -> tuple[int, int, int, str] | None:
+    """Fragment id, read version, id and kind of a name in `_deletions/`; `None` for every other name."""
+    found = _DELETION.fullmatch(name)
+    return (int(found[1]), int(found[2]), int(found[3]), found[4]) if found else None
+
+
+def index_directory(uuid: str) -> str:
+    """The directory of an index segment below the table's root."""
+    return f"{INDICES}/{uuid}"
+
+
+def is_index_directory(name: str) -> bool:
+    """Whether a name in `_indices/` is that of a segment."""
+    return _INDEX_DIRECTORY.fullmatch(name) is not None
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a name is that of an unfinished file."""
+    return name.startswith(TEMPORARY)
