@@ -1,0 +1,122 @@
+"""Public bug reports about commits, tried on us (cases O05, O07, O08, O12, O13, O16, O17; O01 and O09 are in
+`races`, because they take processes).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tiltyard.lance.fragment import write_fragments
+
+import tiltyard.lance as lance
+from peer import Peer
+from tiltyard.errors import CommitConflict, TiltyardError
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "t.lance")
+
+
+def ids(path: str) -> list[int]:
+    return lance.dataset(path).to_table()["id"].to_pylist()
+
+
+def test_o05_two_stale_handles_delete_the_same_row_and_the_count_drops_by_one(path: str, peer: Peer) -> None:
+    lance.write_dataset(pa.table({"id": list(range(10))}), path)
+    first, second = lance.dataset(path), lance.dataset(path)
+    first.delete("id = 4")
+    second.delete("id = 4")
+    assert ids(path) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    assert peer("lance.dataset(p).count_rows()", p=path) == 9
+
+
+def test_o05_overlapping_deletes_through_stale_handles_are_merged(path: str, peer: Peer) -> None:
+    lance.write_dataset(pa.table({"id": list(range(100))}), path, max_rows_per_file=40)
+    handles = [lance.dataset(path) for _ in range(4)]
+    for number, handle in enumerate(handles):
+        handle.delete(f"id >= {20 * number} AND id < {20 * number + 30}")
+    assert ids(path) == list(range(90, 100))
+    assert peer("lance.dataset(p).to_table()['id'].to_pylist()", p=path) == list(range(90, 100))
+
+
+def test_o07_fragments_committed_twice_do_not_double_the_rows(path: str, peer: Peer) -> None:
+    lance.write_dataset(pa.table({"id": [1]}), path)
+    append = lance.LanceOperation.Append(write_fragments(pa.table({"id": [2]}), path))
+    lance.LanceDataset.commit(path, append, read_version=1)
+    with pytest.raises(CommitConflict, match="data/"):
+        lance.LanceDataset.commit(path, append, read_version=1)
+    with pytest.raises(CommitConflict):
+        lance.LanceDataset.commit(path, append, read_version=2)
+    assert ids(path) == [1, 2] == peer("lance.dataset(p).to_table()['id'].to_pylist()", p=path)
+
+
+def test_o07_fragments_compacted_away_since_cannot_be_committed_again(path: str, peer: Peer) -> None:
+    lance.write_dataset(pa.table({"id": [1]}), path)
+    append = lance.LanceOperation.Append(write_fragments(pa.table({"id": [2]}), path))
+    lance.LanceDataset.commit(path, append, read_version=1)
+    peer("result = lance.dataset(p).optimize.compact_files() and None", p=path)
+    with pytest.raises(CommitConflict):
+        lance.LanceDataset.commit(path, append, read_version=1)
+    assert sorted(ids(path)) == [1, 2]
+
+
+def test_o08_fragments_whose_file_was_removed_are_refused_and_the_table_reads_on(path: str) -> None:
+    lance.write_dataset(pa.table({"id": [1]}), path)
+    before = set(os.listdir(os.path.join(path, "data")))
+    append = lance.LanceOperation.Append(write_fragments(pa.table({"id": [2]}), path))
+    (new,) = set(os.listdir(os.path.join(path, "data"))) - before
+    os.unlink(os.path.join(path, "data", new))
+    with pytest.raises(TiltyardError, match=new):
+        lance.LanceDataset.commit(path, append, read_version=1)
+    assert lance.dataset(path).version == 1
+    assert ids(path) == [1]
+
+
+def test_o12_temporary_files_of_other_writers_do_not_disturb_an_open(path: str) -> None:
+    lance.write_dataset(pa.table({"id": [1]}), path)
+    versions = os.path.join(path, "_versions")
+    (name,) = (n for n in os.listdir(versions) if n.endswith(".manifest"))
+    stop = threading.Event()
+
+    def churn() -> None:
+        foreign = [
+            f".tmp_{name}_77",
+            f"{name}-1b3c",
+            f"{name}.tmp",
+            "9.manifest#1",
+            "00000000000000000009.manifest.part",
+        ]
+        while not stop.is_set():
+            for other in foreign:
+                with open(os.path.join(versions, other), "wb") as file:
+                    file.write(b"half a mani")
+            for other in foreign:
+                os.unlink(os.path.join(versions, other))
+
+    thread = threading.Thread(target=churn, daemon=True)
+    thread.start()
+    try:
+        for _ in range(300):
+            assert lance.dataset(path).version == 1
+            assert len(lance.dataset(path).versions()) == 1
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_o16_a_restore_through_a_stale_handle_does_not_discard_an_append_silently(path: str) -> None:
+    lance.write_dataset(pa.table({"id": [1]}), path)
+    stale = lance.dataset(path)
+    lance.write_dataset(pa.table({"id": [2]}), path, mode="append")
+    with pytest.raises(CommitConflict, match="version 2"):
+        stale.restore()
+    assert ids(path) == [1, 2]
+    # whoever opens the old version on purpose has seen that there are newer ones
+    lance.dataset(path, version=1).restore()
+    assert ids(path) == [1]
+    assert lance.dataset(path, version=2).to_table()["id"].to_pylist() == [1, 2]
