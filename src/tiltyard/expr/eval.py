@@ -1,0 +1,265 @@
+"""Evaluation of a bound tree over one record batch.
+
+Predicates are computed as `Truth` (NumPy masks, with the mask of what is false only where something is
+unknown); everything else as Arrow arrays, constants as Arrow scalars that kernels broadcast. A comparison
+of plain numbers with a literal is one NumPy operation; `pyarrow.compute` is imported by the first node that
+needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tiltyard.errors import InvalidExpression
+from tiltyard.expr.arrays import boolean_array, column_of, plain, truth, truth_of, valid_of
+from tiltyard.expr.types import (
+    And,
+    Case,
+    Cast,
+    Column,
+    Compare,
+    Expr,
+    Function,
+    In,
+    IsNull,
+    IsTruth,
+    Like,
+    Literal,
+    Node,
+    Not,
+    Or,
+    Truth,
+)
+
+
+def mask(expr: Expr, batch: pa.RecordBatch) -> np.ndarray:
+    """bool[rows]: the rows for which a boolean expression is true (unknown counts as false).
+
+    Raises `FieldNotFound` when the batch lacks a column of `expr.paths`, `InvalidExpression` when a value
+    cannot be computed (overflow, division by zero, a cast that does not fit) or the expression is not
+    boolean.
+    """
+    return truth_at(expr.node, batch).true
+
+
+def evaluate(expr: Expr, batch: pa.RecordBatch) -> pa.Array:
+    """The value of an expression for each row, an array of `expr.type`; raises as `mask` does."""
+    found = operand(expr.node, batch)
+    if isinstance(found, pa.Scalar):
+        return pa.repeat(found, batch.num_rows)
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+
+def scalar_of(literal: Literal) -> pa.Scalar:
+    """A literal as an Arrow scalar of its type."""
+    value = literal.value
+    if isinstance(value, Decimal) and pa.types.is_floating(literal.type):
+        value = float(value)
+    if isinstance(value, float) and pa.types.is_float16(literal.type):
+        return pa.scalar(np.float16(value), literal.type)
+    return pa.scalar(value, literal.type)
+
+
+# -- predicates ---------------------------------------------------------------------------------------
+
+
+def truth_at(node: Node, batch: pa.RecordBatch) -> Truth:
+    """Evaluate a boolean node."""
+    predicate = _PREDICATES.get(type(node))
+    if predicate is not None:
+        return predicate(node, batch)
+    found = operand(node, batch)
+    if isinstance(found, pa.Scalar):
+        answer = found.as_py()
+        rows = batch.num_rows
+        return Truth(np.full(rows, answer is True), None if answer is not None else np.zeros(rows, np.bool_))
+    if not (pa.types.is_boolean(found.type) or pa.types.is_null(found.type)):
+        raise InvalidExpression(f"a predicate must be boolean; this one is {found.type}")
+    return truth_of(found)
+
+
+def _array(node: Node, batch: pa.RecordBatch) -> pa.Array:
+    found = operand(node, batch)
+    if isinstance(found, pa.Scalar):
+        return pa.repeat(found, batch.num_rows)
+    return found
+
+
+def _compare(node: Compare, batch: pa.RecordBatch) -> Truth:
+    left = _array(node.left, batch)
+    if node.test is not None:
+        return truth(node.test(left), valid_of(left))
+    assert node.pair is not None
+    right = _array(node.right, batch)
+    valid, other = valid_of(left), valid_of(right)
+    if valid is not None and other is not None:
+        valid = valid & other
+    return truth(node.pair(left, right), other if valid is None else valid)
+
+
+def _and(node: And, batch: pa.RecordBatch) -> Truth:
+    found = [truth_at(item, batch) for item in node.items]
+    true = found[0].true.copy()
+    for one in found[1:]:
+        true &= one.true
+    if all(one.false is None for one in found):
+        return Truth(true, None)
+    false = np.zeros(len(true), np.bool_)
+    for one in found:
+        false |= ~one.true if one.false is None else one.false
+    return Truth(true, false)
+
+
+def _or(node: Or, batch: pa.RecordBatch) -> Truth:
+    first, *others = node.items
+    found = truth_at(first, batch)
+    true, false = found.true.copy(), found.false
+    for item in others:
+        one = truth_at(item, batch)
+        if false is not None or one.false is not None:
+            here = ~true if false is None else false
+            false = here & (~one.true if one.false is None else one.false)
+        true |= one.true
+    return Truth(true, false)
+
+
+def _not(node: Not, batch: pa.RecordBatch) -> Truth:
+    return truth_at(node.item, batch).negated()
+
+
+def _in(node: In, batch: pa.RecordBatch) -> Truth:
+    array = _array(node.item, batch)
+    valid = valid_of(array)
+    assert node.test is not None
+    found = truth(node.test(array), valid)
+    if node.has_null:
+        return Truth(found.true, np.zeros(len(found.true), np.bool_))
+    return found
+
+
+def _is_null(node: IsNull, batch: pa.RecordBatch) -> Truth:
+    if node.item.type == pa.bool_():
+        known = truth_at(node.item, batch).known
+        return Truth(np.zeros(batch.num_rows, np.bool_) if known is None else ~known, None)
+    found = operand(node.item, batch)
+    if isinstance(found, pa.Scalar):
+        return Truth(np.full(batch.num_rows, not found.is_valid), None)
+    valid = valid_of(found)
+    return Truth(np.zeros(len(found), np.bool_) if valid is None else ~valid, None)
+
+
+def _is_truth(node: IsTruth, batch: pa.RecordBatch) -> Truth:
+    found = truth_at(node.item, batch)
+    if node.value:
+        return Truth(found.true, None)
+    return Truth(~found.true if found.false is None else found.false, None)
+
+
+def _like(node: Like, batch: pa.RecordBatch) -> Truth:
+    import pyarrow.compute as pc
+
+    array = plain(_array(node.item, batch))
+    return truth_of(pc.match_like(array, node.pattern, ignore_case=node.ignore_case))
+
+
+_PREDICATES: dict[type, Callable[[Any, pa.RecordBatch], Truth]] = {
+    Compare: _compare,
+    And: _and,
+    Or: _or,
+    Not: _not,
+    In: _in,
+    IsNull: _is_null,
+    IsTruth: _is_truth,
+    Like: _like,
+}
+
+
+# -- values -------------------------------------------------------------------------------------------
+
+
+def operand(node: Node, batch: pa.RecordBatch) -> Any:
+    """Evaluate any node: a `pa.Array` of the batch's rows or, for a constant, a `pa.Scalar`."""
+    if isinstance(node, Column):
+        return column_of(batch, node.path)
+    if isinstance(node, Literal):
+        return scalar_of(node)
+    if isinstance(node, Function):
+        args = [operand(item, batch) for item in node.args]
+        try:
+            return node.run(
+                [plain(arg) if isinstance(arg, pa.Array) else arg for arg in args], batch.num_rows
+            )
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:
+            raise _failed(node, error) from error
+    if isinstance(node, Cast):
+        return _cast(node, batch)
+    if isinstance(node, Case):
+        return _case(node, batch)
+    return boolean_array(truth_at(node, batch))
+
+
+def _failed(node: Node, error: Exception) -> InvalidExpression:
+    from tiltyard.expr.text import sql_of
+
+    return InvalidExpression(f"{sql_of(node)} cannot be computed: {error}")
+
+
+def _cast(node: Cast, batch: pa.RecordBatch) -> Any:
+    found = operand(node.item, batch)
+    if isinstance(found, pa.Scalar):
+        array = cast_array(pa.repeat(found, 1), node)
+        return array[0]
+    return cast_array(found, node)
+
+
+def cast_array(array: pa.Array, node: Cast) -> pa.Array:
+    """Cast as SQL does: fractions are cut off, what does not fit is an error or, with TRY_CAST, null."""
+    import pyarrow.compute as pc
+
+    if pa.types.is_string_view(array.type):
+        array = array.cast(pa.string())
+    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+        array = pc.utf8_trim_whitespace(array)
+    options = pc.CastOptions(
+        target_type=node.type,
+        allow_float_truncate=True,
+        allow_time_truncate=True,
+        allow_decimal_truncate=True,
+    )
+
+    def run(part: pa.Array) -> pa.Array:
+        return pc.cast(plain(part), options=options)
+
+    try:
+        return run(array)
+    except pa.ArrowInvalid as error:
+        if not node.lenient:
+            raise _failed(node, error) from error
+        return _cast_leniently(array, node.type, run)
+
+
+def _cast_leniently(array: pa.Array, target: pa.DataType, run: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    # Halve until the values that fail stand alone; recursion is as deep as the number of rows has bits.
+    try:
+        return run(array)
+    except pa.ArrowInvalid:
+        if len(array) == 1:
+            return pa.nulls(1, target)
+    half = len(array) // 2
+    parts = [_cast_leniently(part, target, run) for part in (array[:half], array[half:])]
+    return pa.concat_arrays(parts)
+
+
+def _case(node: Case, batch: pa.RecordBatch) -> Any:
+    import pyarrow.compute as pc
+
+    result = operand(node.otherwise, batch)
+    for condition, value in reversed(node.whens):
+        chosen = boolean_array(Truth(truth_at(condition, batch).true, None))
+        result = pc.if_else(chosen, operand(value, batch), result)
+    return result

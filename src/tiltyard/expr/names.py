@@ -1,0 +1,64 @@
+"""From the names in a text to the columns of a schema.
+
+A quoted name is exact. An unquoted one is exact first; if there is none, the only column whose name differs
+in capitals alone. A dot goes into a struct; a top-level column whose own name has a dot is reached by
+quoting it whole.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from tiltyard.errors import FieldNotFound
+from tiltyard.expr.types import Column
+
+NEAREST_NAMES = 3
+"""How many similar names an error about an unknown column shows."""
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """'nearest: a, b' or a list of what is known, for error messages."""
+    lowered = {item.lower(): item for item in reversed(known)}
+    found = difflib.get_close_matches(name.lower(), list(lowered), NEAREST_NAMES, 0.5)
+    if found:
+        return "nearest: " + ", ".join(lowered[item] for item in found)
+    shown = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+    return f"there are: {shown}" if known else "there are none"
+
+
+def _step(names: Sequence[str], name: str, is_quoted: bool) -> str | None:
+    if name in names:
+        return name
+    if is_quoted:
+        return None
+    lowered = name.lower()
+    similar = [item for item in names if item.lower() == lowered]
+    return similar[0] if len(similar) == 1 else None
+
+
+def find_column(schema: pa.Schema, steps: Sequence[tuple[str, bool]]) -> Column:
+    """The column named by steps (name, is quoted); raises `FieldNotFound` with the nearest names."""
+    names = schema.names
+    path: list[str] = []
+    arrow: pa.DataType | None = None
+    for name, is_quoted in steps:
+        found = _step(names, name, is_quoted)
+        if found is None:
+            where = f"the struct {'.'.join(path)!r} has no field" if path else "there is no column"
+            hint = "" if path or not is_quoted else "; a text literal takes single quotes"
+            raise FieldNotFound(f"{where} {name!r}; {nearest(name, names)}{hint}")
+        if arrow is None:
+            if names.count(found) > 1:
+                raise FieldNotFound(f"there are {names.count(found)} columns {found!r}: rename all but one")
+            arrow = schema.field(found).type
+        else:
+            arrow = arrow.field(arrow.get_field_index(found)).type
+        path.append(found)
+        if isinstance(arrow, pa.BaseExtensionType):
+            arrow = arrow.storage_type
+        names = [arrow.field(i).name for i in range(arrow.num_fields)] if pa.types.is_struct(arrow) else []
+    assert arrow is not None
+    return Column(tuple(path), arrow)

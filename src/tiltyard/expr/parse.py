@@ -1,0 +1,510 @@
+"""SQL text to a bound tree, in one pass.
+
+The grammar is the allow-list: what it does not spell out, down to the last argument, is refused with its
+place in the text. Precedence from loose to tight: OR; AND; NOT; IS; comparisons, IN, BETWEEN, LIKE; ||; +
+-; * / %; unary minus; ::. Productions are generators run by `_run` on a stack of its own, so that the depth
+of a text is bounded by `MAX_HEIGHT` of the tree it makes and never by Python's stack (chains of 5,000 ORs,
+in parentheses or not, are one node).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from tiltyard.errors import InvalidExpression, InvalidInput
+from tiltyard.expr import build
+from tiltyard.expr.coerce import Mismatch, date_literal, instant_literal, time_literal
+from tiltyard.expr.functions import AGGREGATES, ALIASES, LIST_FUNCTIONS, SIGNATURES, SPECIAL_FUNCTIONS
+from tiltyard.expr.names import find_column, nearest
+from tiltyard.expr.tokens import RESERVED_WORDS, Scanner, refuse
+from tiltyard.expr.type_names import read_type
+from tiltyard.expr.types import BOOL, NULL, Expr, Literal, Node, expr_of
+
+MAX_TEXT_BYTES = 64 << 20
+"""Characters of an expression's text, at most."""
+
+CACHED_EXPRESSIONS = 512
+"""How many bound expressions are kept."""
+
+CACHED_CHARACTERS = 1 << 14
+"""Longer texts are bound anew each time: they would hold much memory, and binding them dwarfs the look-up."""
+
+MAX_PARENTHESES = 20_000
+"""Levels of parentheses, calls and prefix operators of a text while it is read."""
+
+_Steps = Generator[Any, Any, Any]
+
+_REFUSED_WORDS = {
+    "SELECT": "a subquery",
+    "WITH": "a subquery",
+    "EXISTS": "EXISTS with a subquery",
+    "ALL": "ALL",
+    "ANY": "ANY",
+    "SOME": "SOME",
+    "COLLATE": "COLLATE",
+    "OVER": "a window function",
+    "FILTER": "an aggregate",
+    "WITHIN": "an aggregate",
+    "SIMILAR": "SIMILAR TO",
+    "RLIKE": "RLIKE",
+    "REGEXP": "REGEXP",
+    "GLOB": "GLOB",
+    "AT": "AT TIME ZONE",
+    "INTERVAL": "an interval",
+    "DISTINCT": "DISTINCT",
+    "ORDER": "ORDER BY",
+    "GROUP": "GROUP BY",
+    "LIMIT": "LIMIT",
+    "UNION": "UNION",
+    "AS": "an alias",
+}
+_COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_OR, _AND, _NOT, _IS, _COMPARE, _CONCAT, _SUM, _PRODUCT, _UNARY, _CAST = range(1, 11)
+_LEVEL_OF_SIGN = {
+    **dict.fromkeys(_COMPARISONS, _COMPARE),
+    "||": _CONCAT,
+    "+": _SUM,
+    "-": _SUM,
+    "*": _PRODUCT,
+    "/": _PRODUCT,
+    "%": _PRODUCT,
+    "::": _CAST,
+}
+_LEVEL_OF_WORD = {
+    "OR": _OR,
+    "AND": _AND,
+    "IS": _IS,
+    "IN": _COMPARE,
+    "BETWEEN": _COMPARE,
+    "LIKE": _COMPARE,
+    "ILIKE": _COMPARE,
+    "NOT": _COMPARE,
+}
+
+
+def _run(production: _Steps) -> Any:
+    """Run a production and those it yields, depth first, on an explicit stack."""
+    stack = [production]
+    answer: Any = None
+    while stack:
+        try:
+            deeper = stack[-1].send(answer)
+        except StopIteration as done:
+            stack.pop()
+            answer = done.value
+        else:
+            stack.append(deeper)
+            answer = None
+    return answer
+
+
+class _Parser:
+    """One text against one schema; the current token is in `scan`."""
+
+    def __init__(self, text: str, schema: pa.Schema) -> None:
+        self.text = text
+        self.schema = schema
+        self.scan = Scanner(text)
+        self.depth = 0
+
+    # -- places in the text -----------------------------------------------------------------------
+
+    def made(self, at: int, make: Callable[..., Node], *args: Any) -> Node:
+        """A node from a builder; what the builder refuses is refused at `at`."""
+        try:
+            return make(*args)
+        except Mismatch as error:
+            raise refuse(str(error), self.text, at) from error
+
+    def unexpected(self, wanted: str) -> InvalidExpression:
+        scan = self.scan
+        if scan.kind == "end":
+            return refuse(f"the text ends where {wanted} is expected", self.text, scan.at)
+        if scan.kind == "word" and scan.value in _REFUSED_WORDS:
+            return refuse(f"{_REFUSED_WORDS[scan.value]} is not supported", self.text, scan.at)
+        if scan.value == "<=>":
+            return refuse("<=> is not supported: write IS NOT DISTINCT FROM", self.text, scan.at)
+        return refuse(f"{scan.raw!r} stands where {wanted} is expected", self.text, scan.at)
+
+    def expect(self, value: str) -> None:
+        if self.scan.value != value or self.scan.kind not in ("word", "sign"):
+            raise self.unexpected(value)
+        self.scan.advance()
+
+    def word(self) -> str:
+        """The current word in capitals, '' for every other token."""
+        return self.scan.value if self.scan.kind == "word" else ""
+
+    def sign(self) -> str:
+        return self.scan.value if self.scan.kind == "sign" else ""
+
+    def took(self, word: str) -> bool:
+        if self.word() != word:
+            return False
+        self.scan.advance()
+        return True
+
+    # -- operators ------------------------------------------------------------------------------------
+
+    def whole(self) -> Node:
+        node: Node = _run(self.expression(_OR))
+        if self.scan.kind != "end":
+            raise self.unexpected("an operator or the end")
+        return node
+
+    def expression(self, least: int) -> _Steps:
+        """An operand and the operators behind it that bind at `least` or tighter."""
+        self.depth += 1
+        if self.depth > MAX_PARENTHESES:
+            raise refuse(f"more than {MAX_PARENTHESES} levels of nesting", self.text, self.scan.at)
+        left = yield self.operand()
+        while True:
+            level = _LEVEL_OF_SIGN.get(self.sign()) or _LEVEL_OF_WORD.get(self.word(), 0)
+            if level < least or not level:
+                self.depth -= 1
+                return left
+            left = yield self.operation(left, level)
+
+    def operation(self, left: Node, level: int) -> _Steps:
+        at, name = self.scan.at, self.scan.value
+        if level in (_OR, _AND):
+            return (yield self.chain(left, level, name))
+        if level == _IS:
+            return (yield self.is_something(left))
+        if level == _COMPARE and name not in _COMPARISONS:
+            return (yield self.word_predicate(left))
+        self.scan.advance()
+        if level == _CAST:
+            return self.made(at, build.cast, left, read_type(self.scan))
+        if level == _CONCAT:
+            parts = [left, (yield self.expression(level + 1))]
+            while self.sign() == "||":
+                self.scan.advance()
+                parts.append((yield self.expression(level + 1)))
+            return self.made(at, build.call, "||", parts)
+        right = yield self.expression(level + 1)
+        if level == _COMPARE:
+            return self.made(at, build.compare, _COMPARISONS[name], left, right)
+        return self.made(at, build.arithmetic, name, left, right)
+
+    def chain(self, left: Node, level: int, name: str) -> _Steps:
+        """All that one row of ANDs or ORs joins."""
+        at, items = self.scan.at, [left]
+        while self.took(name):
+            items.append((yield self.expression(level + 1)))
+        return self.made(at, build.or_ if level == _OR else build.and_, items)
+
+    def is_something(self, item: Node) -> _Steps:
+        at = self.scan.at
+        self.scan.advance()
+        negated = self.took("NOT")
+        word = self.word()
+        if word == "DISTINCT":
+            self.scan.advance()
+            self.expect("FROM")
+            other = yield self.expression(_COMPARE)
+            node = self.made(at, build.is_distinct, item, other)
+        elif word in ("NULL", "UNKNOWN"):
+            self.scan.advance()
+            if word == "UNKNOWN":
+                item = self.made(at, build.require_boolean, item)
+            node = self.made(at, build.is_null, item)
+        elif word in ("TRUE", "FALSE"):
+            self.scan.advance()
+            node = self.made(at, build.is_truth, item, word == "TRUE")
+        else:
+            raise self.unexpected("NULL, TRUE, FALSE or DISTINCT FROM")
+        return self.made(at, build.not_, node) if negated else node
+
+    def word_predicate(self, item: Node) -> _Steps:
+        at = self.scan.at
+        negated = self.took("NOT")
+        word = self.word()
+        if word not in ("IN", "BETWEEN", "LIKE", "ILIKE"):
+            raise self.unexpected("IN, BETWEEN or LIKE")
+        at = at if negated else self.scan.at
+        if word == "IN":
+            node = yield self.membership(item)
+        elif word == "BETWEEN":
+            self.scan.advance()
+            low = yield self.expression(_CONCAT)
+            self.expect("AND")
+            high = yield self.expression(_CONCAT)
+            sides = [
+                self.made(at, build.compare, ">=", item, low),
+                self.made(at, build.compare, "<=", item, high),
+            ]
+            node = self.made(at, build.and_, sides)
+        else:
+            self.scan.advance()
+            pattern = yield self.expression(_CONCAT)
+            node = self.made(at, build.like, item, pattern, self.escape(), word == "ILIKE")
+        return self.made(at, build.not_, node) if negated else node
+
+    def escape(self) -> str | None:
+        """The character of an ESCAPE clause; a backslash without one, None for the empty text."""
+        if not self.took("ESCAPE"):
+            return "\\"
+        if self.scan.kind != "text" or len(self.scan.value) > 1:
+            raise refuse("ESCAPE takes a text of one character", self.text, self.scan.at)
+        character = self.scan.value
+        self.scan.advance()
+        return character or None
+
+    def membership(self, item: Node) -> _Steps:
+        at = self.scan.at
+        self.scan.advance()
+        if self.sign() != "(":
+            raise self.unexpected("(")
+        plain = self.scan.plain_list()
+        if plain is not None:
+            return self.made(at, build.in_plain, item, plain)
+        self.scan.advance()
+        if self.sign() == ")":
+            raise refuse("IN needs at least one value", self.text, self.scan.at)
+        members = yield self.listed(")")
+        return self.made(at, build.in_, item, members)
+
+    def listed(self, end: str) -> _Steps:
+        """Expressions between commas up to `end`, which is taken too."""
+        found: list[Node] = []
+        while self.sign() != end or found:
+            found.append((yield self.expression(_OR)))
+            if self.sign() == end:
+                break
+            if self.sign() != ",":
+                raise self.unexpected(f"a comma or {end}")
+            self.scan.advance()
+        self.scan.advance()
+        return found
+
+    # -- operands ---------------------------------------------------------------------------------------
+
+    def operand(self) -> _Steps:
+        scan = self.scan
+        at, kind = scan.at, scan.kind
+        if kind == "number":
+            node = self.made(at, build.number, scan.value)
+            scan.advance()
+            return node
+        if kind == "text":
+            node = Literal(scan.value, pa.string())
+            scan.advance()
+            return node
+        if kind == "hex":
+            if len(scan.value) % 2:
+                raise refuse("a binary literal has two digits for each byte", self.text, at)
+            node = Literal(bytes.fromhex(scan.value), pa.binary())
+            scan.advance()
+            return node
+        if kind == "quoted":
+            return self.column()
+        if kind == "word":
+            return (yield self.word_operand())
+        sign = self.sign()
+        if sign == "(":
+            scan.advance()
+            node = yield self.expression(_OR)
+            self.expect(")")
+            return node
+        if sign in ("-", "+"):
+            scan.advance()
+            node = yield self.expression(_UNARY)
+            # a plus sign only asserts that there is a number
+            return self.made(at, build.negate, node) if sign == "-" else self.made(at, build.plus, node)
+        raise self.unexpected("a value")
+
+    def word_operand(self) -> _Steps:
+        scan = self.scan
+        at, word = scan.at, scan.value
+        if word == "NOT":
+            scan.advance()
+            node = yield self.expression(_NOT)
+            return self.made(at, build.not_, node)
+        if word in ("TRUE", "FALSE", "NULL"):
+            scan.advance()
+            return Literal(None, NULL) if word == "NULL" else Literal(word == "TRUE", BOOL)
+        if word == "CASE":
+            return (yield self.case())
+        if word in ("CAST", "TRY_CAST"):
+            return (yield self.cast())
+        if word in ("DATE", "TIMESTAMP", "TIME", "INTERVAL") and scan.follows_text():
+            return self.typed_literal()
+        if scan.follows_call() and word not in RESERVED_WORDS:
+            return (yield self.call())
+        if word in RESERVED_WORDS:
+            raise self.unexpected("a value")
+        return self.column()
+
+    def typed_literal(self) -> Node:
+        word, at = self.scan.value, self.scan.at
+        if word == "INTERVAL":
+            raise self.unexpected("a value")
+        self.scan.advance()
+        make = {"DATE": date_literal, "TIMESTAMP": instant_literal, "TIME": time_literal}[word]
+        node = self.made(at, make, self.scan.value)
+        self.scan.advance()
+        return node
+
+    def column(self) -> Node:
+        scan = self.scan
+        steps = [self.name()]
+        while self.sign() in (".", "["):
+            is_bracket = self.sign() == "["
+            scan.advance()
+            if not is_bracket:
+                steps.append(self.name())
+                continue
+            if scan.kind != "text":
+                raise refuse("only a struct field, as in a['b'], can stand in brackets", self.text, scan.at)
+            steps.append((scan.value, True))
+            scan.advance()
+            self.expect("]")
+        return find_column(self.schema, steps)
+
+    def name(self) -> tuple[str, bool]:
+        scan = self.scan
+        if scan.kind not in ("word", "quoted"):
+            raise self.unexpected("a name")
+        step = (scan.raw if scan.kind == "word" else scan.value, scan.kind == "quoted")
+        scan.advance()
+        return step
+
+    def cast(self) -> _Steps:
+        at, lenient = self.scan.at, self.scan.value == "TRY_CAST"
+        self.scan.advance()
+        self.expect("(")
+        item = yield self.expression(_OR)
+        self.expect("AS")
+        arrow = read_type(self.scan)
+        self.expect(")")
+        return self.made(at, build.cast, item, arrow, lenient)
+
+    def case(self) -> _Steps:
+        at = self.scan.at
+        self.scan.advance()
+        subject = None if self.word() == "WHEN" else (yield self.expression(_OR))
+        whens: list[tuple[Node, Node]] = []
+        while self.took("WHEN"):
+            here = self.scan.at
+            condition = yield self.expression(_OR)
+            if subject is not None:
+                condition = self.made(here, build.compare, "=", subject, condition)
+            else:
+                condition = self.made(here, build.require_boolean, condition)
+            self.expect("THEN")
+            whens.append((condition, (yield self.expression(_OR))))
+        if not whens:
+            raise self.unexpected("WHEN")
+        otherwise = (yield self.expression(_OR)) if self.took("ELSE") else None
+        self.expect("END")
+        return self.made(at, build.case, whens, otherwise)
+
+    def call(self) -> _Steps:
+        scan = self.scan
+        at, name = scan.at, scan.raw.lower()
+        known = name in SIGNATURES or name in ALIASES or name in LIST_FUNCTIONS or name in SPECIAL_FUNCTIONS
+        if name in AGGREGATES:
+            raise refuse(f"the aggregate function {name} has no meaning for a single row", self.text, at)
+        if not known and name != "extract":
+            names = sorted({*SIGNATURES, *ALIASES, *LIST_FUNCTIONS, *SPECIAL_FUNCTIONS} - {"||"})
+            raise refuse(f"the function {name} is not known; {nearest(name, names)}", self.text, at)
+        scan.advance()
+        scan.advance()
+        if name == "extract":
+            part = Literal(scan.value.lower(), pa.string())
+            if scan.kind not in ("word", "text"):
+                raise self.unexpected("a part of a date")
+            scan.advance()
+            self.expect("FROM")
+            item = yield self.expression(_OR)
+            self.expect(")")
+            return self.made(at, build.call, "date_part", [part, item])
+        args = yield self.arguments()
+        node = self.made(at, build.call, name, args)
+        if self.word() in ("OVER", "FILTER", "WITHIN"):
+            raise self.unexpected("an operator")
+        return node
+
+    def arguments(self) -> _Steps:
+        """The arguments of a call; a list of constants in brackets counts as that many arguments."""
+        args: list[Node] = []
+        while self.sign() != ")" or args:
+            if self.sign() == "[":
+                self.scan.advance()
+                args.extend((yield self.listed("]")))
+            else:
+                args.append((yield self.expression(_OR)))
+            if self.sign() == ")":
+                break
+            if self.sign() != ",":
+                raise self.unexpected("a comma or )")
+            self.scan.advance()
+        self.scan.advance()
+        return args
+
+
+# -- entry points -------------------------------------------------------------------------------------------
+
+
+class _SchemaKey:
+    """A schema as a cache key: equal in names and types; hashing it costs its names only."""
+
+    __slots__ = ("_hash", "schema")
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._hash = hash(tuple(schema.names))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _SchemaKey) and (
+            self.schema is other.schema or bool(self.schema.equals(other.schema))
+        )
+
+
+def _bind(text: str, key: _SchemaKey, wants_predicate: bool) -> Expr:
+    parser = _Parser(text, key.schema)
+    node = parser.whole()
+    if wants_predicate:
+        node = parser.made(0, build.require_boolean, node)
+    return expr_of(build.gathered(node))
+
+
+_bind_cached = lru_cache(CACHED_EXPRESSIONS)(_bind)
+
+
+def _parse(text: str, schema: pa.Schema, wants_predicate: bool) -> Expr:
+    if not isinstance(text, str):
+        raise InvalidInput(f"an expression is a text, not {type(text).__name__}")
+    if len(text) > MAX_TEXT_BYTES:
+        raise InvalidInput(f"an expression of {len(text):,} characters; at most {MAX_TEXT_BYTES:,} are read")
+    bind = _bind_cached if len(text) <= CACHED_CHARACTERS else _bind
+    return bind(text, _SchemaKey(schema), wants_predicate)
+
+
+def parse_predicate(text: str, schema: pa.Schema) -> Expr:
+    """A boolean expression (a filter) bound to the columns of `schema`.
+
+    Raises `InvalidExpression` for text that is no expression, is not allowed or is not boolean (with its
+    place), `FieldNotFound` for an unknown column. Results are cached by text and schema.
+    """
+    return _parse(text, schema, True)
+
+
+def parse_expression(text: str, schema: pa.Schema) -> Expr:
+    """An expression of any type (a computed column) bound to the columns of `schema`; raises as
+    `parse_predicate` does."""
+    return _parse(text, schema, False)
+
+
+def cached_expressions() -> Sequence[int]:
+    """(hits, misses) of the cache, for tests and statistics."""
+    info = _bind_cached.cache_info()
+    return info.hits, info.misses

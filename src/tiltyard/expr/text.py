@@ -1,0 +1,178 @@
+"""A bound tree as SQL text that parses to the same tree against the same schema.
+
+Names are quoted with double quotes unless they are plain; every inner operation stands in parentheses, so
+that the text needs no knowledge of precedence.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from decimal import Decimal
+
+import pyarrow as pa
+
+from tiltyard.expr.coerce import DAY_NANOS, Kind, kind_of, unit_nanos
+from tiltyard.expr.tokens import RESERVED_WORDS
+from tiltyard.expr.types import (
+    And,
+    Case,
+    Cast,
+    Column,
+    Compare,
+    Function,
+    In,
+    IsNull,
+    IsTruth,
+    Like,
+    Literal,
+    Node,
+    Not,
+    Or,
+    Values,
+)
+
+_PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+_ARROW_NAMES = {"float": "float32", "halffloat": "float16", "double": "float64", "bool": "boolean"}
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+"""Days since 1970 of the years 1 and 9999, the range of dates in a text."""
+
+
+def quote_name(name: str) -> str:
+    """A column name as the parser reads it back exactly."""
+    if _PLAIN_NAME.fullmatch(name) and name.upper() not in RESERVED_WORDS:
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def type_name(arrow: pa.DataType) -> str:
+    """The name of a type as a cast takes it."""
+    if pa.types.is_decimal(arrow):
+        return f"decimal({arrow.precision}, {arrow.scale})"
+    if pa.types.is_date(arrow):
+        return "date32" if pa.types.is_date32(arrow) else "date64"
+    if pa.types.is_time(arrow):
+        return f"time[{arrow.unit}]"
+    if pa.types.is_duration(arrow):
+        return f"duration[{arrow.unit}]"
+    if pa.types.is_timestamp(arrow):
+        zone = "" if arrow.tz is None else f", tz={quote_text(arrow.tz)}"
+        return f"timestamp[{arrow.unit}{zone}]"
+    return _ARROW_NAMES.get(str(arrow), str(arrow))
+
+
+def _fraction(nanos: int) -> str:
+    return f".{nanos:09d}" if nanos else ""
+
+
+def _clock(nanos: int) -> str:
+    seconds, rest = divmod(nanos, 10**9)
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{_fraction(rest)}"
+
+
+def literal_text(value: Values, arrow: pa.DataType) -> str:
+    """A constant in physical units of its type as a literal of SQL."""
+    kind = kind_of(arrow)
+    if value is None:
+        return "NULL" if kind is Kind.NULL else f"CAST(NULL AS {type_name(arrow)})"
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, str):
+        return quote_text(value)
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'"
+    if kind is Kind.DECIMAL:
+        return f"CAST({quote_text(format(Decimal(value), 'f'))} AS {type_name(arrow)})"
+    if isinstance(value, float):
+        written = repr(value) if math.isfinite(value) else quote_text(str(value))
+        return f"CAST({written} AS {type_name(arrow)})"
+    if kind is Kind.FLOAT:
+        written = str(value) if isinstance(value, Decimal) else f"{value}.0"
+        if isinstance(value, Decimal) and written.lstrip("-").isdecimal():
+            written += "."
+        return written if arrow == pa.float64() else f"CAST({written} AS {type_name(arrow)})"
+    assert isinstance(value, int)
+    if kind is Kind.INT:
+        return str(value) if arrow == pa.int64() else f"CAST({value} AS {type_name(arrow)})"
+    return _temporal_text(value, arrow, kind)
+
+
+def _temporal_text(value: int, arrow: pa.DataType, kind: Kind) -> str:
+    unit = unit_nanos(arrow)
+    nanos = value * unit
+    if kind is Kind.TIME and 0 <= nanos < DAY_NANOS:
+        written = f"time {quote_text(_clock(nanos))}"
+        return written if arrow == pa.time64("ns") else f"CAST({written} AS {type_name(arrow)})"
+    days, rest = divmod(nanos, DAY_NANOS)
+    if kind is Kind.INSTANT and _FIRST_DAY <= days <= _LAST_DAY:
+        day = (datetime.date(1970, 1, 1) + datetime.timedelta(days=days)).isoformat()
+        if pa.types.is_date32(arrow):
+            return f"date {quote_text(day)}"
+        zone = "" if getattr(arrow, "tz", None) is None else "Z"
+        return f"timestamp {quote_text(f'{day} {_clock(rest)}{zone}')}"
+    return f"CAST({value} AS {type_name(arrow)})"
+
+
+def _call_text(node: Function) -> str:
+    args = [sql_of(arg) for arg in node.args]
+    if node.name in ("+", "-", "*", "/", "%"):
+        return f"({args[0]} {node.name} {args[1]})"
+    if node.name == "||":
+        return "(" + " || ".join(args) + ")"
+    if node.name == "neg":
+        return f"(- {args[0]})"
+    if node.name in ("array_has_any", "array_has_all"):
+        return f"{node.name}({args[0]}, [{', '.join(args[1:])}])"
+    return f"{node.name}({', '.join(args)})"
+
+
+def sql_of(node: Node) -> str:
+    """The text of a tree; see the module's docstring."""
+    match node:
+        case Column():
+            return ".".join(quote_name(step) for step in node.path)
+        case Literal():
+            return literal_text(node.value, node.type)
+        case Compare():
+            return f"({sql_of(node.left)} {node.op} {sql_of(node.right)})"
+        case And():
+            return "(" + " AND ".join(sql_of(item) for item in node.items) + ")"
+        case Or():
+            return "(" + " OR ".join(sql_of(item) for item in node.items) + ")"
+        case Not():
+            return f"(NOT {sql_of(node.item)})"
+        case In():
+            values = [literal_text(value, _member_type(node.item.type)) for value in node.values]
+            if node.has_null or not values:
+                values.append("NULL")
+            if not values[:-1] and not node.has_null:
+                # no value of the column's type can be equal: false, but unknown for null
+                return f"({sql_of(node.item)} != {sql_of(node.item)})"
+            return f"({sql_of(node.item)} IN ({', '.join(values)}))"
+        case IsNull():
+            return f"({sql_of(node.item)} IS NULL)"
+        case IsTruth():
+            return f"({sql_of(node.item)} IS {'TRUE' if node.value else 'FALSE'})"
+        case Like():
+            word = "ILIKE" if node.ignore_case else "LIKE"
+            return f"({sql_of(node.item)} {word} {quote_text(node.pattern)})"
+        case Cast():
+            word = "TRY_CAST" if node.lenient else "CAST"
+            return f"{word}({sql_of(node.item)} AS {type_name(node.type)})"
+        case Case():
+            whens = " ".join(f"WHEN {sql_of(when)} THEN {sql_of(value)}" for when, value in node.whens)
+            return f"CASE {whens} ELSE {sql_of(node.otherwise)} END"
+        case Function():
+            return _call_text(node)
+
+
+def _member_type(arrow: pa.DataType) -> pa.DataType:
+    """The type as which members of a list are written: plain literals where the column decides anyway."""
+    if pa.types.is_dictionary(arrow):
+        arrow = arrow.value_type
+    return pa.int64() if kind_of(arrow) is Kind.INT else arrow

@@ -1,0 +1,122 @@
+"""The words of the expression language: a scanner that reads one token at a time.
+
+Scanning is lazy so that the parser can take a whole list of plain literals (`IN (1, 2, ...)`, 100,000 of
+them) with one regular expression instead of one token each. Every token knows its offset in the text, so
+that whatever is refused is refused at its place.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tiltyard.errors import InvalidExpression
+
+SHOWN_CHARACTERS = 60
+"""How many characters of the text an error message shows on each side of the position."""
+
+_TOKEN = re.compile(
+    r"""(?:\s+|--[^\n]*|/\*.*?\*/)*
+    (?: (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?!\w))
+      | (?P<text>'[^']*(?:''[^']*)*')
+      | (?P<hex>[xX]'[0-9a-fA-F]*')
+      | (?P<word>[^\W\d]\w*)
+      | (?P<quoted>"[^"]*(?:""[^"]*)*"|`[^`]*(?:``[^`]*)*`)
+      | (?P<sign>::|<=>|<>|!=|<=|>=|==|\|\||[-+*/%=<>(),.\[\]])
+      | (?P<end>\Z)
+      | (?P<other>.) )""",
+    re.VERBOSE | re.DOTALL,
+)
+RESERVED_WORDS = frozenset(
+    """
+    AND OR NOT IN IS NULL TRUE FALSE LIKE ILIKE BETWEEN ESCAPE CASE WHEN THEN ELSE END CAST TRY_CAST
+    SELECT FROM WHERE GROUP ORDER BY HAVING LIMIT UNION EXCEPT INTERSECT JOIN AS DISTINCT ALL ANY SOME
+    EXISTS COLLATE OVER SIMILAR RLIKE REGEXP GLOB WITH
+    """.split()  # noqa: SIM905
+)
+"""Words that are no column name unless quoted."""
+
+_BLANK = r"(?:\s*)"
+_INTEGERS = re.compile(rf"{_BLANK}-?\d{{1,18}}{_BLANK}(?:,{_BLANK}-?\d{{1,18}}{_BLANK})*\)")
+_TEXTS = re.compile(rf"{_BLANK}'[^']*(?:''[^']*)*'{_BLANK}(?:,{_BLANK}'[^']*(?:''[^']*)*'{_BLANK})*\)")
+_ONE_TEXT = re.compile(r"'([^']*(?:''[^']*)*)'")
+
+_UNCLOSED = {"'": "a text literal", '"': "a quoted name", "`": "a quoted name", "/": "a comment"}
+
+
+def refuse(problem: str, text: str, position: int) -> InvalidExpression:
+    """An `InvalidExpression` whose message shows the text around `position` with a caret under it."""
+    start = max(0, position - SHOWN_CHARACTERS)
+    shown = text[start : position + SHOWN_CHARACTERS].replace("\n", " ").replace("\t", " ")
+    before = "..." if start else ""
+    after = "..." if position + SHOWN_CHARACTERS < len(text) else ""
+    caret = " " * (len(before) + position - start) + "^"
+    return InvalidExpression(
+        f"{problem} (at character {position})\n  {before}{shown}{after}\n  {caret}", text, position
+    )
+
+
+class Scanner:
+    """The current token of a text: `kind`, `value` (words in capitals) and the offset `at` where it begins.
+
+    Kinds: `number`, `text` (value unescaped), `hex`, `word`, `quoted` (value unescaped), `sign`, `end`.
+    """
+
+    __slots__ = ("_next", "at", "kind", "raw", "text", "value")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._next = 0
+        self.kind = self.value = self.raw = ""
+        self.at = 0
+        self.advance()
+
+    def advance(self) -> None:
+        """Move to the next token; raises `InvalidExpression` for a character that begins none."""
+        match = _TOKEN.match(self.text, self._next)
+        assert match is not None  # `end` or `other` matches wherever nothing else does
+        kind = match.lastgroup
+        assert kind is not None
+        self.raw = raw = match.group(kind)
+        self.kind, self.at, self._next = kind, match.start(kind), match.end()
+        if kind == "word":
+            self.value = raw.upper()
+        elif kind == "text":
+            self.value = raw[1:-1].replace("''", "'")
+        elif kind == "quoted":
+            self.value = raw[1:-1].replace(raw[0] * 2, raw[0])
+        elif kind == "hex":
+            self.value = raw[2:-1]
+        elif kind == "other":
+            if raw in _UNCLOSED:
+                raise refuse(f"{_UNCLOSED[raw]} is opened here and not closed", self.text, self.at)
+            raise refuse(f"{raw!r} is not part of the expression language", self.text, self.at)
+        else:
+            self.value = raw
+
+    def follows_text(self) -> bool:
+        """Whether a text literal comes right after the current token."""
+        match = _TOKEN.match(self.text, self._next)
+        return match is not None and match.lastgroup == "text"
+
+    def follows_call(self) -> bool:
+        """Whether an opening parenthesis comes right after the current token."""
+        match = _TOKEN.match(self.text, self._next)
+        return match is not None and match.group("sign") == "("
+
+    def plain_list(self) -> list[int] | list[str] | None:
+        """The rest of a parenthesis just opened, if it holds nothing but integers or nothing but texts.
+
+        Call it with the current token on `(`; afterwards the current token is the one behind `)`. None (and
+        nothing moves) where anything else stands in the list.
+        """
+        match = _INTEGERS.match(self.text, self._next)
+        if match is not None:
+            found: list[int] | list[str] = [int(item) for item in match.group()[:-1].split(",")]
+        else:
+            match = _TEXTS.match(self.text, self._next)
+            if match is None:
+                return None
+            found = [item.replace("''", "'") for item in _ONE_TEXT.findall(match.group())]
+        self._next = match.end()
+        self.advance()
+        return found
