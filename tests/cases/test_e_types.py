@@ -14,7 +14,8 @@ import pytest
 import tiltyard.lance as lance
 from peer import Peer
 from tables_alike import difference
-from tiltyard.errors import TiltyardError
+from tiltyard.errors import BatchTooLarge, TiltyardError
+from tiltyard.session import Limits, Session
 from typematrix import random_array
 
 VERSIONS = ("2.1", "2.2")
@@ -212,6 +213,53 @@ def test_e16_nanosecond_durations_keep_their_unit_and_views_come_back_plain(tmp_
     assert found.schema.field("s").type == pa.string()
     assert found.schema.field("b").type == pa.binary()
     assert found.to_pylist() == table.to_pylist()
+
+
+def test_e12_text_beyond_the_offsets_of_a_batch_is_split(tmp_path: Path) -> None:
+    """The limit of 2 GiB, made small: no batch holds more, and nothing is lost."""
+    path = str(tmp_path / "t.lance")
+    table = pa.table({"n": list(range(40)), "text": [f"{i:04d}" * 250 for i in range(40)]})
+    lance.write_dataset(table, path)
+    small = Session(Limits(offset_limit=6000))
+    dataset = lance.dataset(path, session=small)
+    batches = list(dataset.to_batches(batch_size=40))
+    assert len(batches) > 1
+    for batch in batches:
+        assert sum(len(text) for text in batch["text"].to_pylist()) <= 6000
+    assert pa.Table.from_batches(batches).equals(table)
+    assert not difference(table, dataset.to_table())
+    assert not difference(table.slice(3, 30), dataset.to_table(offset=3, limit=30))
+    picks = list(range(39, -1, -1))
+    assert not difference(table.take(picks), dataset.take(picks))
+    assert dataset.to_table(filter="n % 2 = 0")["n"].to_pylist() == list(range(0, 40, 2))
+
+
+def test_e12_one_value_beyond_the_offsets_is_an_error_that_names_the_column(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"text": ["x" * 7000, "y"]}), path)
+    with pytest.raises(BatchTooLarge, match="text"):
+        lance.dataset(path, session=Session(Limits(offset_limit=6000))).to_table()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_e17_json_inside_structs_inside_lists(version: str, tmp_path: Path, peer: Peer) -> None:
+    """What the official writer stored is read; what we write it reads, or we refuse it by name."""
+    texts = pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a":1}', "[1,2]", None, '"x"']))
+    lists = pa.ListArray.from_arrays([0, 2, 2, 4], pa.StructArray.from_arrays([texts], ["j"]))
+    table, path = one(lists), str(tmp_path / "peer.lance")
+    peer("result = lance.write_dataset(t, p, data_storage_version=v) and None", t=table, p=path, v=version)
+    found = lance.dataset(path).to_table()["c"].to_pylist()
+    assert [len(row) for row in found] == [2, 0, 2]
+    assert [item["j"] is None for row in found for item in row] == [False, False, True, False]
+    assert [len(r) for r in lance.dataset(path).take([2, 0])["c"].to_pylist()] == [2, 2]
+    ours = str(tmp_path / "ours.lance")
+    try:
+        lance.write_dataset(table, ours, data_storage_version=version)
+    except TiltyardError as refused:
+        assert "json" in str(refused).lower()  # noqa: PT017
+        assert not Path(ours, "_versions").exists()
+    else:
+        assert peer("lance.dataset(p).to_table()['c'].to_pylist()", p=ours) == table["c"].to_pylist()
 
 
 EDGES = (0, 1, 1023, 1024, 1025, 2741, 4095, 4096, 4097)

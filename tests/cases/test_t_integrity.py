@@ -137,3 +137,13 @@ def test_t08_a_long_lived_handle_is_fixed_until_told_and_its_deletes_see_the_lat
     lance.write_dataset(pa.table({"id": [5]}), path, mode="append")
     handle.checkout_latest()
     assert handle.to_table()["id"].to_pylist() == [1, 5]
+
+
+def test_t08_the_freshness_of_a_handle_can_be_set(path: str) -> None:
+    lance.write_dataset(pa.table({"id": [1]}), path)
+    fixed, following = lance.dataset(path), lance.dataset(path, freshness="latest")
+    patient = lance.dataset(path, freshness=3600)
+    lance.write_dataset(pa.table({"id": [2]}), path, mode="append")
+    assert fixed.count_rows() == patient.count_rows() == 1
+    assert following.count_rows() == 2
+    assert following.to_table()["id"].to_pylist() == [1, 2]
