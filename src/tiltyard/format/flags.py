@@ -1,15 +1,18 @@
 """Feature flags: two words of a manifest that say what a reader and a writer must know (table format, section
 8).
 
-`check_readable` and `check_writable` refuse by name what this version does not know; `recompute` derives the
+`check_reader` and `check_writer` refuse by name what this version does not know; `recomputed` derives the
 words of a new manifest from its content.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tiltyard.errors import CorruptFile, UnsupportedFeature
 from tiltyard.format.index_metadata import FRAGMENT_REUSE
 from tiltyard.format.manifest import Manifest
+from tiltyard.format.version import FileVersion
 
 DELETION_FILES = 1 << 0
 STABLE_ROW_IDS = 1 << 1
@@ -70,47 +73,52 @@ def describe(flags: int) -> str:
     return ", ".join(f"{NAMES.get(1 << bit, 'unknown')} (bit {bit})" for bit in bits)
 
 
-def check_readable(reader_flags: int, writer_flags: int, path: str) -> None:
-    """Refuse to open a version that needs features which we do not know.
+def check_readable(reader_flags: int, writer_flags: int, what: str) -> None:
+    """Refuse to open a version that needs features which we do not know; `what` names it.
 
     Raises `UnsupportedFeature` naming them, `CorruptFile` when the two words contradict each other.
     """
     unpaired = (reader_flags ^ writer_flags) & PAIRED
     if unpaired:
         raise CorruptFile(
-            f"only one of the reader and writer words has the flag {describe(unpaired)}: "
-            "its meaning is undefined",
-            path,
+            f"{what}: only one of the reader and writer words has the flag {describe(unpaired)}: "
+            "its meaning is undefined"
         )
     unknown = reader_flags & ~READABLE
     if unknown:
         raise UnsupportedFeature(
-            f"{path}: reading this version needs features that tiltyard does not have: {describe(unknown)}; "
+            f"{what} needs features that tiltyard cannot read: {describe(unknown)}; "
             "open it with a newer version of tiltyard or with the program that wrote it"
         )
 
 
-def check_writable(writer_flags: int, path: str) -> None:
+def check_writable(writer_flags: int, what: str) -> None:
     """Refuse to commit on top of a version whose writer flags we do not know. Raises `UnsupportedFeature`."""
     unknown = writer_flags & ~WRITABLE
     if unknown:
         raise UnsupportedFeature(
-            f"{path}: writing to this table needs features that tiltyard does not have: {describe(unknown)}; "
-            "it can be read; write with a newer version of tiltyard or with the program that wrote it"
+            f"{what} needs features that tiltyard cannot write: {describe(unknown)}; it can be read; "
+            "write with a newer version of tiltyard or with the program that wrote it"
         )
 
 
-def check_manifest(manifest: Manifest, path: str) -> None:
-    """`check_readable`, and that the content keeps what the flags promise."""
-    check_readable(manifest.reader_flags, manifest.writer_flags, path)
+def check_reader(manifest: Manifest) -> None:
+    """`check_readable` for a manifest, and that its content keeps what the flags promise."""
+    what = f"version {manifest.version}"
+    check_readable(manifest.reader_flags, manifest.writer_flags, what)
     promised = bool(manifest.writer_flags & UNIQUE_FIELD_IDS)
     if promised != (manifest.max_allocated_field_id is not None):
         raise CorruptFile(
-            f"the flag {describe(UNIQUE_FIELD_IDS)} and the highest field id ever used must stand together",
-            path,
+            f"{what}: the flag {describe(UNIQUE_FIELD_IDS)} and the highest field id ever used "
+            "must stand together"
         )
-    if manifest.reader_flags & STABLE_ROW_IDS and not manifest.fragments.all_have_row_ids:
-        raise CorruptFile("the table has stable row ids, but not every fragment carries them", path)
+    if uses_stable_row_ids(manifest) and not manifest.fragments.all_have_row_ids:
+        raise CorruptFile(f"{what} has stable row ids, but not every fragment carries them")
+
+
+def check_writer(manifest: Manifest) -> None:
+    """`check_writable` for a manifest that a commit builds on."""
+    check_writable(manifest.writer_flags, f"version {manifest.version}")
 
 
 def uses_stable_row_ids(manifest: Manifest) -> bool:
@@ -118,45 +126,40 @@ def uses_stable_row_ids(manifest: Manifest) -> bool:
     return bool(manifest.reader_flags & STABLE_ROW_IDS)
 
 
-def recompute(
-    manifest: Manifest,
-    *,
-    inherited: tuple[int, int] = (0, 0),
-    stable_row_ids: bool | None = None,
-    mixed_versions: bool = False,
-    no_transaction_files: bool | None = None,
-) -> tuple[int, int]:
-    """Reader and writer word of a new manifest, from its content.
+def recomputed(manifest: Manifest, previous: Manifest | None) -> Manifest:
+    """The manifest with the words that its content asks for.
 
-    `inherited` are the words of the manifest before it (on restore: of the current one); `stable_row_ids` and
-    `no_transaction_files` are kept from them when `None`; `mixed_versions`: the commit adds a data file of
-    another version than the table's default.
+    Its own words say whether the table has stable row ids and whether transactions stand in manifests only;
+    sticky flags come from `previous`, the version that it follows (on restore: the current one), or from its
+    own words when it is the first.
     """
-    if stable_row_ids is None:
-        stable_row_ids = bool(inherited[0] & STABLE_ROW_IDS)
-    if no_transaction_files is None:
-        no_transaction_files = bool(inherited[1] & NO_TRANSACTION_FILES)
-    both = inherited[0] & inherited[1] & STICKY
+    before = manifest if previous is None else previous
+    both = before.reader_flags & before.writer_flags & STICKY
+    if not both & MIXED_FILE_VERSIONS and _adds_other_version(manifest, previous):
+        both |= MIXED_FILE_VERSIONS
     fragments = manifest.fragments
     for flag, applies in (
         (DELETION_FILES, fragments.any_deletions),
-        (STABLE_ROW_IDS, stable_row_ids),
+        (STABLE_ROW_IDS, uses_stable_row_ids(manifest)),
         (BASE_PATHS, bool(manifest.base_paths)),
         (DATA_OVERLAYS, fragments.any_overlays),
         (COVERING_INDICES, any(each.covering_fields for each in manifest.indices)),
-        (MIXED_FILE_VERSIONS, mixed_versions),
         (TAGGED_FRAGMENT_REUSE, _has_tagged_reuse(manifest)),
         (SPILLED_ROW_LINEAGE, fragments.any_spilled),
     ):
         both |= flag if applies else 0
-    writer = both
-    for flag, applies in (
-        (TABLE_CONFIG, bool(manifest.config)),
-        (NO_TRANSACTION_FILES, no_transaction_files),
-        (UNIQUE_FIELD_IDS, manifest.max_allocated_field_id is not None),
-    ):
-        writer |= flag if applies else 0
-    return both, writer
+    writer = both | manifest.writer_flags & NO_TRANSACTION_FILES
+    writer |= TABLE_CONFIG if manifest.config else 0
+    writer |= UNIQUE_FIELD_IDS if manifest.max_allocated_field_id is not None else 0
+    return replace(manifest, reader_flags=both, writer_flags=writer)
+
+
+def _adds_other_version(manifest: Manifest, previous: Manifest | None) -> bool:
+    """Whether a 2.x file that `previous` does not have is of another version than the table's default."""
+    default = manifest.data_format.version if manifest.data_format else None
+    found = manifest.fragments.file_versions(since=previous.fragments if previous else None)
+    versions = {FileVersion.of_footer(*each) for each in found} - {None}
+    return any(each is not None and each.value != default for each in versions)
 
 
 def _has_tagged_reuse(manifest: Manifest) -> bool:

@@ -252,6 +252,14 @@ class FragmentList(Sequence[Fragment]):
             each.HasField("inline_row_ids") or each.HasField("column_row_ids") for each in self._messages
         )
 
+    def file_versions(self, since: FragmentList | None = None) -> set[tuple[int, int]]:
+        """Major and minor versions of data files; `since`: only of fragments that the other list does not
+        share.
+        """
+        shared = set() if since is None else set(map(id, since._messages))
+        added = [each for each in self._messages if id(each) not in shared]
+        return {(file.file_major_version, file.file_minor_version) for each in added for file in each.files}
+
     @property
     def max_id(self) -> int | None:
         """The greatest id; `None` without fragments."""

@@ -6,10 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from tiltyard.errors import CorruptFile
 from tiltyard.format import wire
 from tiltyard.format.protos import file_pb2
 from tiltyard.format.protos import index_pb2 as pb
+from tiltyard.format.roaring import decode_roaring
 
 FRAGMENT_REUSE = "__lance_frag_reuse"
 MEM_WAL = "__lance_mem_wal"
@@ -63,6 +67,12 @@ class IndexMetadata:
     def is_system(self) -> bool:
         """Whether the entry holds state of the table instead of an index on columns."""
         return self.name in SYSTEM_INDICES
+
+    def fragment_ids(self) -> npt.NDArray[np.uint32] | None:
+        """The covered fragments, ascending; `None` when unknown. Raises `CorruptFile` for damage."""
+        if self.fragment_bitmap is None:
+            return None
+        return decode_roaring(self.fragment_bitmap, f"the fragment bitmap of index {self.name!r}")
 
 
 def uuid_text(data: bytes, what: str) -> str:

@@ -10,23 +10,26 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-DATA = "data"
-VERSIONS = "_versions"
-TRANSACTIONS = "_transactions"
-DELETIONS = "_deletions"
-INDICES = "_indices"
-REFS = "_refs"
-TAGS = "_refs/tags"
-BRANCHES = "_refs/branches"
-TREE = "tree"
-PRIVATE = "_tiltyard"
+from tiltyard import runtime
+from tiltyard.errors import InvalidInput
+
+DATA_DIR = "data"
+VERSIONS_DIR = "_versions"
+TRANSACTIONS_DIR = "_transactions"
+DELETIONS_DIR = "_deletions"
+INDICES_DIR = "_indices"
+TAGS_DIR = "_refs/tags"
+BRANCHES_DIR = "_refs/branches"
+TREE_DIR = "tree"
+PRIVATE_DIR = "_tiltyard"
 """State of our own below a table's root (D3): other writers keep what they do not know."""
-HINT = "_versions/latest_version_hint.json"
-HINT_NAME = "latest_version_hint.json"
+HINT_PATH = "_versions/latest_version_hint.json"
 TEMPORARY = ".tmp"
 """What names of unfinished files begin with: other writers ignore them and collect them after 7 days (D3)."""
 
 Naming = Literal["V1", "V2", "detached"]
+NAMINGS: tuple[Naming, ...] = ("V2", "V1")
+"""Schemes of versions that follow each other, in the order in which to probe."""
 MAX_U64 = 2**64 - 1
 DETACHED_BIT = 2**63
 _V2_DIGITS = 20
@@ -41,6 +44,8 @@ _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _TRANSACTION = re.compile(rf"(0|[1-9][0-9]{{0,19}})-({_UUID})\.txn", re.ASCII)
 _DELETION = re.compile(r"([0-9]{1,10})-([0-9]{1,20})-([0-9]{1,20})\.(arrow|bin)", re.ASCII)
 _DATA_FILE = re.compile(r"[01]{24}[0-9a-f]{26}\.lance", re.ASCII)
+_TAG = re.compile(r"[0-9A-Za-z._-]+", re.ASCII)
+_BRANCH_PART = re.compile(r"[\w.-]+")
 _INDEX_DIRECTORY = re.compile(_UUID, re.ASCII)
 
 
@@ -53,7 +58,7 @@ def manifest_name(version: int, naming: Naming = "V2") -> str:
 
 def manifest_path(version: int, naming: Naming = "V2") -> str:
     """The path of a version's manifest below the table's root."""
-    return f"{VERSIONS}/{manifest_name(version, naming)}"
+    return f"{VERSIONS_DIR}/{manifest_name(version, naming)}"
 
 
 def parse_manifest_name(name: str) -> tuple[int, Naming] | None:
@@ -94,6 +99,11 @@ def data_file_name(id: bytes) -> str:
     return f"{digits:024b}{id[_BINARY_BYTES:].hex()}.lance"
 
 
+def new_data_file_name() -> str:
+    """A name for a new data file; never the same twice."""
+    return data_file_name(runtime.uuid4().bytes)
+
+
 def is_data_file_name(name: str) -> bool:
     """Whether a name in `data/` is one that the usual writers give to data files."""
     return _DATA_FILE.fullmatch(name) is not None
@@ -101,7 +111,7 @@ def is_data_file_name(name: str) -> bool:
 
 def data_path(name: str) -> str:
     """The path of a data file below the table's root."""
-    return f"{DATA}/{name}"
+    return f"{DATA_DIR}/{name}"
 
 
 def transaction_name(read_version: int, uuid: str) -> str:
@@ -111,7 +121,7 @@ def transaction_name(read_version: int, uuid: str) -> str:
 
 def transaction_path(name: str) -> str:
     """The path of a transaction's file below the table's root."""
-    return f"{TRANSACTIONS}/{name}"
+    return f"{TRANSACTIONS_DIR}/{name}"
 
 
 def parse_transaction_name(name: str) -> tuple[int, str] | None:
@@ -128,7 +138,7 @@ def parse_deletion_name(name: str) -> tuple[int, int, int, str] | None:
 
 def index_directory(uuid: str) -> str:
     """The directory of an index segment below the table's root."""
-    return f"{INDICES}/{uuid}"
+    return f"{INDICES_DIR}/{uuid}"
 
 
 def is_index_directory(name: str) -> bool:
@@ -139,3 +149,67 @@ def is_index_directory(name: str) -> bool:
 def is_temporary(name: str) -> bool:
     """Whether a name is that of an unfinished file."""
     return name.startswith(TEMPORARY)
+
+
+# -- tags and branches ---------------------------------------------------------------------------
+
+
+def is_tag_name(name: str) -> bool:
+    """Whether a tag may have this name: letters and digits of ASCII, `.`, `-`, `_`, not like a path."""
+    return (
+        _TAG.fullmatch(name) is not None
+        and ".." not in name
+        and not name.startswith(".")
+        and not name.endswith((".", ".lock"))
+    )
+
+
+def tag_path(name: str) -> str:
+    """The path of a tag's file below the root. Raises `InvalidInput` for a name that no tag may have."""
+    if not is_tag_name(name):
+        raise InvalidInput(f"{name!r} cannot be the name of a tag: use letters, digits, '.', '-', '_'")
+    return f"{TAGS_DIR}/{name}.json"
+
+
+def parse_tag_name(file_name: str) -> str | None:
+    """The tag whose file in `_refs/tags/` has this name; `None` for every other name."""
+    name = file_name.removesuffix(".json")
+    return name if name != file_name and is_tag_name(name) else None
+
+
+def is_branch_name(name: str) -> bool:
+    """Whether a branch may have this name: parts of letters, digits, `.`, `-`, `_`, separated by `/`; not
+    `main`.
+    """
+    return (
+        name != "main"
+        and ".." not in name
+        and not name.endswith(".lock")
+        and all(_BRANCH_PART.fullmatch(part) is not None for part in name.split("/"))
+    )
+
+
+def branch_path(name: str) -> str:
+    """The directory of a branch's own versions and files below the table's root. Raises `InvalidInput`."""
+    if not is_branch_name(name):
+        raise InvalidInput(
+            f"{name!r} cannot be the name of a branch: use letters, digits, '.', '-', '_', '/'"
+        )
+    return f"{TREE_DIR}/{name}"
+
+
+def branch_file_path(name: str) -> str:
+    """The path of a branch's file below the table's root. Raises `InvalidInput`."""
+    from urllib.parse import quote
+
+    branch_path(name)
+    return f"{BRANCHES_DIR}/{quote(name, safe='')}.json"
+
+
+def parse_branch_file_name(file_name: str) -> str | None:
+    """The branch whose file in `_refs/branches/` has this name; `None` for every other name."""
+    from urllib.parse import unquote
+
+    text = file_name.removesuffix(".json")
+    name = unquote(text)
+    return name if text != file_name and is_branch_name(name) else None
