@@ -107,7 +107,7 @@ class MemoryStore:
                 f"bytes {start} to {start + length} were asked for, but the object has {len(data)}",
                 f"{self.uri}/{path}",
             )
-        return pa.py_buffer(data).slice(start, length)
+        return pa.py_buffer(memoryview(data)[start : start + length])
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> pa.Buffer:
         data = self._object(path).data

@@ -1,0 +1,341 @@
+"""Faults on purpose: a store, and a file system, that fail at the k-th call of a kind.
+
+`Fault` is the vocabulary; a `Plan` holds the rules and the trace of all calls; `FaultyStore` and
+`FaultyPort` carry the plan out. Run once without rules to learn the calls (`plan.trace`), then once per
+call with a rule for it.
+
+A crash is a `BaseException`, and every later call under the same plan raises it again: nothing tidies up
+after death (decision D55).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from fnmatch import fnmatchcase
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tiltyard import runtime
+from tiltyard.errors import StoreError
+from tiltyard.runtime import Runtime
+from tiltyard.runtime.port import Port
+from tiltyard.store.protocol import Created, Listing, Names, ObjectStat, ObjectWriter, Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tiltyard.store.protocol import Bytes
+
+T = TypeVar("T")
+
+DEFAULT_DELAY = 0.02  # seconds
+
+
+class Fault(Enum):
+    """What can happen to a call."""
+
+    DELAY = "delay"  # it takes `seconds` longer
+    FAIL_BEFORE = "fail before"  # it has no effect, and says so
+    FAIL_AFTER = "fail after"  # it has its effect, then fails
+    LOSE_REQUEST = "lose request"  # it has no effect, and nobody can say
+    LOSE_ANSWER = "lose answer"  # it has its effect, and nobody can say
+    PAUSE = "pause"  # the caller stands still before it until `rule.resume`
+    PAUSE_AFTER = "pause after"  # the caller stands still after it
+    CRASH = "crash"  # the process dies before it
+    CRASH_AFTER = "crash after"  # the process dies after it
+
+
+_BEFORE = (Fault.DELAY, Fault.PAUSE, Fault.FAIL_BEFORE, Fault.LOSE_REQUEST, Fault.CRASH)
+_DECIDED = (Fault.FAIL_BEFORE,)
+_UNDECIDED = (Fault.FAIL_AFTER, Fault.LOSE_REQUEST, Fault.LOSE_ANSWER)
+
+
+class Crashed(BaseException):
+    """The process has died; raised by the call at which it did and by every later one."""
+
+
+@dataclass(eq=False)
+class Rule:
+    """One fault: at the `at`-th matching call (from 1) and at `times` in a row; None means all from there on.
+
+    `call` is a method's name (`create`, `writer.commit`; for ports `fdatasync`, ...) or a pattern, `path` a
+    pattern of object paths. `error` is the errno of failures. `reached` is set when the fault strikes.
+    """
+
+    fault: Fault
+    call: str = "*"
+    at: int = 1
+    times: int | None = 1
+    path: str = "*"
+    seconds: float = DEFAULT_DELAY
+    error: int = errno.EIO
+    reached: runtime.Event = field(default_factory=runtime.event)
+    resume: runtime.Event = field(default_factory=runtime.event)
+    seen: int = 0
+
+    def strikes(self, call: str, path: str) -> bool:
+        """Count a call; whether this is one to fail."""
+        if not fnmatchcase(call, self.call) or not fnmatchcase(path, self.path):
+            return False
+        self.seen += 1
+        return self.seen >= self.at and (self.times is None or self.seen < self.at + self.times)
+
+    def failure(self, call: str, path: str) -> OSError:
+        """The system's error for a failed call."""
+        return OSError(self.error, f"{os.strerror(self.error)} (planned: {self.fault.value} of {call})", path)
+
+
+class Plan:
+    """Rules, and what was called: `trace` holds (call, path) in order."""
+
+    def __init__(self, *rules: Rule) -> None:
+        self.rules = list(rules)
+        self.trace: list[tuple[str, str]] = []
+        self.crashed = False
+        self._lock = runtime.leaf_lock()
+
+    def calls(self, call: str = "*", path: str = "*") -> int:
+        """How many matching calls were made."""
+        return sum(fnmatchcase(one, call) and fnmatchcase(place, path) for one, place in self.trace)
+
+    def _rule_for(self, call: str, path: str) -> Rule | None:
+        with self._lock:
+            if self.crashed:
+                raise Crashed(f"{call} {path} after the crash")
+            self.trace.append((call, path))
+            struck = [rule for rule in self.rules if rule.strikes(call, path)]
+        return struck[0] if struck else None
+
+    def _crash(self, call: str, path: str) -> None:
+        self.crashed = True
+        raise Crashed(f"{call} {path}")
+
+    def run(self, call: str, path: str, effect: Callable[[], T], failed: Callable[[Rule], T]) -> T:
+        """Make a call with what the plan has for it; `failed(rule)` answers, or raises, for a failing one."""
+        rule = self._rule_for(call, path)
+        if rule is None:
+            return effect()
+        rule.reached.set()
+        if rule.fault in _BEFORE:
+            match rule.fault:
+                case Fault.DELAY:
+                    runtime.sleep(rule.seconds)
+                case Fault.PAUSE:
+                    rule.resume.wait()
+                case Fault.CRASH:
+                    self._crash(call, path)
+                case _:
+                    return failed(rule)
+            return effect()
+        answer = effect()
+        match rule.fault:
+            case Fault.PAUSE_AFTER:
+                rule.resume.wait()
+            case Fault.CRASH_AFTER:
+                self._crash(call, path)
+            case _:
+                return failed(rule)
+        return answer
+
+
+class FaultyStore:
+    """A store that does what another one does, but for what the plan says.
+
+    Failures are `StoreError`s; `create`, `copy_create` and `move_dir` answer NOT_DONE for FAIL_BEFORE and
+    UNKNOWN for the others. Sub-stores and writers go by the same plan.
+    """
+
+    def __init__(self, store: Store, plan: Plan, _prefix: str = "") -> None:
+        self.inner = store
+        self.plan = plan
+        self._prefix = _prefix
+        self._failures: dict[str, BaseException] = {}
+
+    @property
+    def uri(self) -> str:
+        return self.inner.uri
+
+    @property
+    def identity(self) -> str:
+        return self.inner.identity
+
+    @property
+    def durable(self) -> bool:
+        return self.inner.durable
+
+    @property
+    def create_mode(self) -> str:
+        return self.inner.create_mode
+
+    def _full(self, path: str) -> str:
+        return f"{self._prefix}/{path}" if self._prefix and path else self._prefix or path
+
+    def _do(self, call: str, path: str, effect: Callable[[], T]) -> T:
+        full = self._full(path)
+
+        def failed(rule: Rule) -> T:
+            raise StoreError(f"cannot {call} {full}: planned {rule.fault.value}") from rule.failure(
+                call, full
+            )
+
+        return self.plan.run(call, full, effect, failed)
+
+    def _decide(self, call: str, path: str, effect: Callable[[], Created]) -> Created:
+        full = self._full(path)
+
+        def failed(rule: Rule) -> Created:
+            self._failures[path] = StoreError(f"cannot {call} {full}: planned {rule.fault.value}")
+            return Created.NOT_DONE if rule.fault in _DECIDED else Created.UNKNOWN
+
+        self._failures.pop(path, None)
+        return self.plan.run(call, full, effect, failed)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def read(self, path: str, start: int = 0, length: int | None = None) -> pa.Buffer:
+        return self._do("read", path, lambda: self.inner.read(path, start, length))
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[pa.Buffer]:
+        return self._do("read_ranges", path, lambda: self.inner.read_ranges(path, ranges))
+
+    def map(self, path: str, size: int | None = None) -> pa.Buffer:
+        return self._do("map", path, lambda: self.inner.map(path, size))
+
+    def stat(self, path: str) -> ObjectStat:
+        return self._do("stat", path, lambda: self.inner.stat(path))
+
+    def exists(self, path: str) -> bool:
+        return self._do("exists", path, lambda: self.inner.exists(path))
+
+    def list(self, prefix: str = "", start_after: str = "") -> Listing:
+        return self._do("list", prefix, lambda: self.inner.list(prefix, start_after))
+
+    def list_names(self, directory: str = "") -> Names:
+        return self._do("list_names", directory, lambda: self.inner.list_names(directory))
+
+    def dir_stat(self, directory: str) -> int | None:
+        return self._do("dir_stat", directory, lambda: self.inner.dir_stat(directory))
+
+    def now_ns(self) -> int:
+        return self.inner.now_ns()
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def create(self, path: str, data: Bytes | Sequence[Bytes]) -> Created:
+        return self._decide("create", path, lambda: self.inner.create(path, data))
+
+    def failure(self, path: str) -> BaseException | None:
+        return self._failures.get(path) or self.inner.failure(path)
+
+    def put(self, path: str, data: Bytes | Sequence[Bytes]) -> None:
+        self._do("put", path, lambda: self.inner.put(path, data))
+
+    def writer(self, path: str) -> ObjectWriter:
+        return self._do("writer", path, lambda: FaultyWriter(self.inner.writer(path), self, path))
+
+    def write_hint(self, path: str, data: bytes, *, sync: bool = False) -> None:
+        self._do("write_hint", path, lambda: self.inner.write_hint(path, data, sync=sync))
+
+    def copy_create(self, source: str, target: str) -> Created:
+        return self._decide("copy_create", target, lambda: self.inner.copy_create(source, target))
+
+    def move_dir(self, source: str, target: str) -> Created:
+        return self._decide("move_dir", target, lambda: self.inner.move_dir(source, target))
+
+    def delete(self, path: str) -> bool:
+        return self._do("delete", path, lambda: self.inner.delete(path))
+
+    def delete_tree(self, directory: str) -> None:
+        self._do("delete_tree", directory, lambda: self.inner.delete_tree(directory))
+
+    def sync_dir(self, directory: str) -> None:
+        self._do("sync_dir", directory, lambda: self.inner.sync_dir(directory))
+
+    def turnstile(self, directory: str, seconds: float) -> AbstractContextManager[bool]:
+        return self._do("turnstile", directory, lambda: self.inner.turnstile(directory, seconds))
+
+    def at(self, prefix: str) -> FaultyStore:
+        return FaultyStore(self.inner.at(prefix), self.plan, self._full(prefix.rstrip("/")))
+
+
+class FaultyWriter:
+    """The writer of a `FaultyStore`; its calls are `writer.write`, `writer.commit` and `writer.abort`."""
+
+    def __init__(self, writer: ObjectWriter, store: FaultyStore, path: str) -> None:
+        self._writer = writer
+        self._store = store
+        self.path = path
+
+    @property
+    def position(self) -> int:
+        return self._writer.position
+
+    def write(self, buffers: Sequence[Bytes]) -> None:
+        self._store._do("writer.write", self.path, lambda: self._writer.write(buffers))
+
+    def commit(self) -> int:
+        return self._store._do("writer.commit", self.path, self._writer.commit)
+
+    def abort(self) -> None:
+        self._store._do("writer.abort", self.path, self._writer.abort)
+
+    def __enter__(self) -> FaultyWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.abort()
+
+
+class FaultyPort(Port):
+    """A file-system port that goes by a plan; the calls are the port's method names.
+
+    Failures are `OSError`s with the rule's errno; LOSE_REQUEST and LOSE_ANSWER fail like FAIL_BEFORE and
+    FAIL_AFTER: a system call always answers. Calls on a handle have no path.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self.plan = plan
+
+
+def _planned(name: str) -> Callable[..., Any]:
+    def call(self: FaultyPort, *args: Any) -> Any:
+        path = next((arg for arg in args if isinstance(arg, str)), "")
+
+        def failed(rule: Rule) -> Any:
+            raise rule.failure(name, path)
+
+        return self.plan.run(name, path, lambda: getattr(Port, name)(self, *args), failed)
+
+    return call
+
+
+PORT_CALLS = tuple(
+    name
+    for name, member in vars(Port).items()
+    if callable(member) and not name.startswith("_") and name != "user_path"
+)
+for _name in PORT_CALLS:
+    setattr(FaultyPort, _name, _planned(_name))
+
+
+def refusing(**errors: int) -> Plan:
+    """A plan for a port on which the named calls always fail: `refusing(link_handle=errno.EPERM)`."""
+    return Plan(*(Rule(Fault.FAIL_BEFORE, call, times=None, error=code) for call, code in errors.items()))
+
+
+@contextmanager
+def port_installed(port: Port) -> Iterator[Runtime]:
+    """Within the block, stores that are made use `port`; they keep it afterwards."""
+    before = runtime.install(changed := Runtime(port))
+    try:
+        yield changed
+    finally:
+        runtime.install(before)

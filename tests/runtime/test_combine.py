@@ -1,0 +1,163 @@
+"""The combining queue's invariants, by number as in its module."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from tiltyard import runtime
+from tiltyard.errors import OutcomeUnknown
+from tiltyard.runtime.combine import CombiningQueue
+
+_LONG = 30  # seconds; a hang fails the test
+
+
+class _Rounds:
+    """A `run` that notes its rounds and can be held in the first one."""
+
+    def __init__(self, held: bool = False) -> None:
+        self.rounds: list[list[int]] = []
+        self.inside = 0
+        self.overlapped = False
+        self.begun, self.gate = threading.Event(), threading.Event()
+        if not held:
+            self.gate.set()
+
+    def __call__(self, items: list[int]) -> list[int | BaseException]:
+        self.inside += 1
+        self.overlapped |= self.inside > 1
+        self.rounds.append(items)
+        self.begun.set()
+        assert self.gate.wait(_LONG)
+        self.inside -= 1
+        return [ValueError(str(item)) if item % 10 == 7 else item * 2 for item in items]
+
+
+def _submit_all(queue: CombiningQueue[int, int], items: range) -> list[runtime.Task[int]]:
+    return [runtime.spawn(queue.submit, item) for item in items]
+
+
+def _queued(queue: CombiningQueue[int, int], count: int) -> None:
+    deadline = runtime.monotonic() + _LONG
+    while len(queue._queue) < count:
+        assert runtime.monotonic() < deadline
+        runtime.sleep(0.001)
+
+
+def test_a_lone_caller_does_its_own_work() -> None:
+    run = _Rounds()
+    assert CombiningQueue(run).submit(4) == 8
+    assert run.rounds == [[4]]
+
+
+def test_callers_that_wait_are_served_together_in_order_each_with_its_answer() -> None:  # 2, 3
+    run = _Rounds(held=True)
+    queue: CombiningQueue[int, int] = CombiningQueue(run)
+    leader = runtime.spawn(queue.submit, 0)
+    assert run.begun.wait(_LONG)
+    others = []
+    for item in (1, 2, 7, 3):
+        others.append(runtime.spawn(queue.submit, item))
+        _queued(queue, len(others))
+    run.gate.set()
+    assert leader.join() == 0
+    assert others[0].join() == 2
+    with pytest.raises(ValueError, match="^7$"):
+        others[2].join()
+    assert others[3].join() == 6
+    assert run.rounds == [[0], [1, 2, 7, 3]]
+
+
+def test_rounds_never_overlap_and_no_item_is_lost_under_load() -> None:  # 1, 2
+    run = _Rounds()
+    queue: CombiningQueue[int, int] = CombiningQueue(run, max_items=3, max_rounds=2)
+    tasks = [(n, runtime.spawn(queue.submit, n)) for n in range(200) if n % 10 != 7]
+    deadline = runtime.monotonic() + _LONG
+    assert all(task.join(deadline=deadline) == n * 2 for n, task in tasks)
+    assert not run.overlapped
+    assert sorted(item for batch in run.rounds for item in batch) == [n for n, _ in tasks]
+    assert max(map(len, run.rounds)) <= 3
+
+
+def test_a_leader_hands_over_after_its_rounds() -> None:  # 4
+    run = _Rounds(held=True)
+    queue: CombiningQueue[int, int] = CombiningQueue(run, max_items=1, max_rounds=2)
+    leader = runtime.spawn(queue.submit, 0)
+    assert run.begun.wait(_LONG)
+    others = _submit_all(queue, range(1, 6))
+    _queued(queue, 5)
+    rounds_when_done: list[int] = []
+    original = queue._pass_on
+    queue._pass_on = lambda: (rounds_when_done.append(len(run.rounds)), original())[1]  # type: ignore[method-assign]
+    run.gate.set()
+    assert leader.join(deadline=runtime.monotonic() + _LONG) == 0
+    for task in others:
+        task.join(deadline=runtime.monotonic() + _LONG)
+    assert rounds_when_done[0] == 2
+
+
+def test_a_failing_round_fails_its_callers_only() -> None:
+    calls = []
+
+    def run(items: list[int]) -> list[int]:
+        calls.append(items)
+        if len(calls) == 1:
+            raise OSError("disk")
+        return items
+
+    queue = CombiningQueue(run)
+    with pytest.raises(OSError, match="disk"):
+        queue.submit(1)
+    assert queue.submit(2) == 2
+
+
+def test_a_wrong_number_of_answers_is_an_error_not_a_hang() -> None:
+    with pytest.raises(RuntimeError, match="2 answers"):
+        CombiningQueue(lambda items: [1, 2]).submit(1)
+
+
+def test_an_interrupted_leader_leaves_neither_a_hang_nor_a_false_answer() -> None:
+    begun, gate = threading.Event(), threading.Event()
+    calls: list[list[int]] = []
+
+    def run(items: list[int]) -> list[int]:
+        calls.append(items)
+        begun.set()
+        assert gate.wait(_LONG)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return items
+
+    queue: CombiningQueue[int, int] = CombiningQueue(run, max_items=2)
+    first = runtime.spawn(queue.submit, 1)
+    assert begun.wait(_LONG)
+    others = []
+    for item in (2, 3, 4):
+        others.append(runtime.spawn(queue.submit, item))
+        _queued(queue, len(others))
+    gate.set()
+    with pytest.raises(KeyboardInterrupt):
+        first.join(deadline=runtime.monotonic() + _LONG)
+    for task in others[:2]:
+        with pytest.raises(OutcomeUnknown):
+            task.join(deadline=runtime.monotonic() + _LONG)
+    assert others[2].join(deadline=runtime.monotonic() + _LONG) == 4
+
+
+def test_a_forked_child_starts_with_an_empty_queue() -> None:
+    run = _Rounds(held=True)
+    queue: CombiningQueue[int, int] = CombiningQueue(run)
+    leader = runtime.spawn(queue.submit, 0)
+    assert run.begun.wait(_LONG)
+    child = os.fork()
+    if child == 0:
+        try:
+            run.gate.set()
+            os._exit(queue.submit(5))
+        finally:
+            os._exit(99)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 10
+    run.gate.set()
+    assert leader.join() == 0
