@@ -1,6 +1,12 @@
 // The module of the kernels that write: every function is a loop over values between plain arrays.
-#include "common.h"
+#include "encode.h"
 
 NB_MODULE(_encode, m) {
-  (void)m;
+  m.doc() = "Loops of the writer; tiltyard.kernels.reference.encode holds the same functions in NumPy.";
+  tiltyard::bind_pack(m);
+  tiltyard::bind_text(m);
+  tiltyard::bind_dictionary(m);
+  tiltyard::bind_levels(m);
+  tiltyard::bind_page(m);
+  tiltyard::bind_hash(m);
 }

@@ -1,0 +1,273 @@
+"""The writer of data files of versions 2.1 and 2.2 (file-format.md 1, 9).
+
+Rows come in batches; each top-level column gathers them until there is enough for a page, which is encoded and written.
+Several pages are encoded at a time; at most `WriteLimits.pages_in_flight` exist besides what each column gathers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from tiltyard import runtime
+from tiltyard.encoding.levels.ravel import ravel
+from tiltyard.encoding.write.leaf import encode_leaf
+from tiltyard.encoding.write.options import Options, options_of
+from tiltyard.encoding.write.pages import EncodedPage
+from tiltyard.errors import InvalidInput
+from tiltyard.file.checksums import checksum, encode_checksums
+from tiltyard.file.writable import check_batch, check_schema, check_version
+from tiltyard.format.container import PageEntry, build_tail, encode_column, padding
+from tiltyard.format.fragment import DataFile
+from tiltyard.format.schema import Field, Schema
+from tiltyard.format.version import FileVersion
+from tiltyard.store.protocol import ObjectWriter, Store
+
+MIB = 1 << 20
+ROW_STEP = 4096
+"""Pages cut out of a larger batch hold a multiple of so many rows, so that chunks come out even."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLimits:
+    """Bounds on what a writer holds: bytes of Arrow data in a page of a top-level column, pages encoded at a time, bytes
+    handed to the store in one write.
+    """
+
+    page_bytes: int = 8 * MIB
+    pages_in_flight: int = 8
+    write_bytes: int = 4 * MIB
+
+
+@dataclass(slots=True)
+class _Column:
+    """One leaf column of the file: its pages so far and the checksums of their buffers."""
+
+    options: Options
+    entries: list[PageEntry] = field(default_factory=list)
+    sums: list[int] = field(default_factory=list)
+    rows: int = 0
+
+
+@dataclass(slots=True)
+class _Top:
+    """One top-level column: what it has gathered, and its leaf columns."""
+
+    field: Field
+    leaves: list[_Column]
+    arrays: list[Any] = field(default_factory=list)
+    nbytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """Pages of every leaf below a top-level column for some rows, with the checksum of every buffer."""
+
+    top: _Top
+    pages: list[list[EncodedPage]]
+    sums: list[list[int]]
+
+
+class FileWriter:
+    """Writes one data file. `write` batches, then `close`; `abort`, or leaving the block by an error, removes it.
+
+    Nothing is created before the first bytes are written, so a schema that is refused leaves no trace.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        path: str,
+        schema: Schema,
+        *,
+        version: FileVersion = FileVersion.V2_2,
+        limits: WriteLimits | None = None,
+    ) -> None:
+        check_version(version)
+        check_schema(schema, version)
+        self.path = path
+        self.schema = schema
+        self.version = version
+        self.rows = 0
+        self._store = store
+        self._limits = limits or WriteLimits()
+        self._tops = [_top(each) for each in schema.fields]
+        self._columns = [leaf for top in self._tops for leaf in top.leaves]
+        self._out: ObjectWriter | None = None
+        self._position = 0
+        self._gathered: list[Any] = []
+        self._gathered_bytes = 0
+        self._checked: tuple[Any, list[int]] | None = None
+        self._closed = False
+
+    @property
+    def estimated_bytes(self) -> int:
+        """Bytes written, and the Arrow bytes still gathered."""
+        return self._position + sum(top.nbytes for top in self._tops)
+
+    def write(self, batch: Any) -> None:
+        """Append the rows of a `pa.RecordBatch` (columns by name, any order).
+
+        Raises `SchemaMismatch` when it does not fit the schema and `InvalidInput` for a null where none may be; both
+        before the batch's rows count. A failure while pages are written makes the writer unusable: `abort` it.
+        """
+        if self._closed:
+            raise InvalidInput(f"the writer of {self.path} is closed")
+        if self._checked is None or not self._checked[0].equals(batch.schema):
+            self._checked = batch.schema, check_batch(self.schema, batch.schema)
+        if batch.num_rows == 0:
+            return
+        positions = self._checked[1]
+        columns = [batch.column(position) for position in positions]
+        self.rows += batch.num_rows
+        self._encode(self._full_pages(columns))
+
+    def close(self) -> DataFile:
+        """Write what is left and the file's tail; the file is whole and durable when this returns."""
+        if self._closed:
+            raise InvalidInput(f"the writer of {self.path} is closed")
+        self._encode(self._last_pages())
+        self._closed = True
+        columns = [encode_column(column.entries) for column in self._columns]
+        sums = [each for column in self._columns for each in column.sums]
+        tail = build_tail(
+            self._position, self.version, self.schema, self.rows, columns, [encode_checksums(sums, columns)]
+        )
+        self._put([tail], len(tail))
+        self._flush()
+        assert self._out is not None
+        size = self._out.commit()
+        leaves = self.schema.leaves()
+        major, minor = self.version.manifest
+        return DataFile(
+            self.path.rpartition("/")[2],
+            tuple(leaf.id for leaf in leaves),
+            tuple(range(len(leaves))),
+            major,
+            minor,
+            size,
+        )
+
+    def abort(self) -> None:
+        """Remove what was written. Nothing happens after `close` or a second time."""
+        if not self._closed:
+            self._closed = True
+            if self._out is not None:
+                self._out.abort()
+
+    def __enter__(self) -> FileWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.abort()
+
+    # -- pages -----------------------------------------------------------------------------------
+
+    def _full_pages(self, columns: list[Any]) -> Iterator[tuple[_Top, Any]]:
+        """Gather a batch; yield the rows of every page that is full."""
+        for top, array in zip(self._tops, columns, strict=True):
+            for piece in _pieces(array, self._limits.page_bytes):
+                top.arrays.append(piece)
+                top.nbytes += _nbytes(piece)
+                if top.nbytes >= self._limits.page_bytes:
+                    yield from self._joined(top)
+
+    def _last_pages(self) -> Iterator[tuple[_Top, Any]]:
+        for top in self._tops:
+            if top.arrays:
+                yield from self._joined(top)
+
+    def _joined(self, top: _Top) -> Iterator[tuple[_Top, Any]]:
+        """The gathered arrays as one; apart where one array cannot hold them (offsets or dictionary keys overflow)."""
+        arrays, top.arrays, top.nbytes = top.arrays, [], 0
+        if len(arrays) > 1:
+            try:
+                arrays = [pa.concat_arrays(arrays)]
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError):
+                pass
+        for array in arrays:
+            yield top, array
+
+    def _encode(self, pages: Iterator[tuple[_Top, Any]]) -> None:
+        """Encode pages a few at a time and put them down in order."""
+        waiting: list[partial[_Encoded]] = []
+        for top, array in pages:
+            waiting.append(partial(_encode_page, top, array, self.version))
+            if len(waiting) >= self._limits.pages_in_flight:
+                self._run(waiting)
+                waiting = []
+        self._run(waiting)
+
+    def _run(self, waiting: list[partial[_Encoded]]) -> None:
+        for encoded in runtime.parallel(waiting) if waiting else ():
+            for column, pages, sums in zip(encoded.top.leaves, encoded.pages, encoded.sums, strict=True):
+                column.sums.extend(sums)
+                for page in pages:
+                    self._place(column, page)
+
+    def _place(self, column: _Column, page: EncodedPage) -> None:
+        offsets, sizes = [], []
+        for buffer in page.buffers:
+            size = len(buffer)
+            gap = padding(self._position)
+            self._put([bytes(gap), buffer] if gap else [buffer], gap + size)
+            offsets.append(self._position - size)
+            sizes.append(size)
+        column.entries.append(PageEntry(page.layout, offsets, sizes, page.rows, column.rows))
+        column.rows += page.rows
+
+    # -- bytes -----------------------------------------------------------------------------------
+
+    def _put(self, buffers: list[Any], size: int) -> None:
+        self._gathered += buffers
+        self._gathered_bytes += size
+        self._position += size
+        if self._gathered_bytes >= self._limits.write_bytes:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._out is None:
+            self._out = self._store.writer(self.path)
+        self._out.write(self._gathered)
+        self._gathered, self._gathered_bytes = [], 0
+
+
+def _top(top: Field) -> _Top:
+    return _Top(top, [_Column(options_of(leaf, top, leaf.name)) for leaf in top.leaves()])
+
+
+def _encode_page(top: _Top, array: Any, version: FileVersion) -> _Encoded:
+    leaves = ravel(array, top.field)
+    pages = [
+        encode_leaf(leaf, column.options, version) for leaf, column in zip(leaves, top.leaves, strict=True)
+    ]
+    sums = [[checksum(buffer) for page in each for buffer in page.buffers] for each in pages]
+    return _Encoded(top, pages, sums)
+
+
+def _nbytes(array: Any) -> int:
+    """Arrow bytes of the rows; of a dictionary the indices alone, for batches share their dictionary."""
+    if isinstance(array, pa.DictionaryArray):
+        return int(array.indices.nbytes)
+    return int(array.nbytes)
+
+
+def _pieces(array: Any, page_bytes: int) -> Iterator[Any]:
+    """A large array cut into pages of about `page_bytes`."""
+    nbytes = _nbytes(array)
+    parts = round(nbytes / page_bytes)
+    if parts < 2:
+        yield array
+        return
+    rows = -(-len(array) // parts)
+    if rows > ROW_STEP:
+        rows = -(-rows // ROW_STEP) * ROW_STEP
+    for start in range(0, len(array), max(1, rows)):
+        yield array.slice(start, rows)
