@@ -5,29 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tiltyard.errors import CorruptFile
 from tiltyard.format.index_metadata import IndexMetadata
+from tiltyard.format.roaring import decode_roaring, encode_roaring
 
 
 def covered_fragments(entry: IndexMetadata) -> frozenset[int] | None:
-    """Ids of the fragments that the segment covers; None when it does not say. Vanished fragments are
-    included.
-    """
+    """Ids of the fragments that the segment covers, vanished ones included; None when it does not say."""
     if entry.fragment_bitmap is None:
         return None
-    from pyroaring import BitMap  # lazily: tables without indices never need it
-
-    try:
-        return frozenset(BitMap.deserialize(entry.fragment_bitmap))
-    except (ValueError, MemoryError) as error:
-        raise CorruptFile(f"the fragment bitmap of index {entry.name} cannot be decoded: {error}") from error
+    what = f"the fragment bitmap of index {entry.name}"
+    return frozenset(decode_roaring(entry.fragment_bitmap, what).tolist())
 
 
 def covering(entry: IndexMetadata, fragments: Iterable[int]) -> IndexMetadata:
     """The entry with another set of covered fragments."""
-    from pyroaring import BitMap
-
-    return replace(entry, fragment_bitmap=bytes(BitMap(sorted(fragments)).serialize()))
+    return replace(entry, fragment_bitmap=encode_roaring(sorted(fragments)))
 
 
 def kind_of(entry: IndexMetadata) -> str:

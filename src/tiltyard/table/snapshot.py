@@ -1,0 +1,244 @@
+"""One version of a table, immutable: its manifest and what is needed to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from tiltyard import runtime
+from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound, VersionNotFound
+from tiltyard.format import flags, names
+from tiltyard.format.fragment import Fragment, FragmentList
+from tiltyard.format.manifest import MAGIC, Manifest, decode_manifest
+from tiltyard.format.schema import Schema
+from tiltyard.format.transaction import Transaction, decode_transaction
+from tiltyard.session import Session
+from tiltyard.store import Store
+from tiltyard.table import refs
+from tiltyard.table.versions import VersionLocation, latest, list_versions, locate, not_found
+
+IN_FLIGHT_SECONDS = 10.0
+"""Where manifests are written under their final name, an incomplete newest one may be this old (decision
+D12).
+"""
+
+IN_FLIGHT_QUIET_SECONDS = 0.25
+"""An incomplete manifest that has not grown for so long is damaged."""
+
+IN_FLIGHT_POLL_SECONDS = 0.02
+MAX_OPEN_ATTEMPTS = 1000
+MAX_GOOD_VERSION_PROBES = 16
+"""How many older manifests are tried to name the last good version in an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One version of a table. Share it freely among threads."""
+
+    store: Store
+    manifest: Manifest
+    location: VersionLocation
+    session: Session
+    load_transaction: Callable[[], Transaction | None] = field(repr=False)
+
+    @property
+    def version(self) -> int:
+        return self.manifest.version
+
+    @property
+    def schema(self) -> Schema:
+        return self.manifest.schema
+
+    @property
+    def fragments(self) -> FragmentList:
+        return self.manifest.fragments
+
+    def fragment(self, fragment_id: int) -> Fragment | None:
+        """The fragment of this id, None when the version has none."""
+        return self.manifest.fragments.by_id(fragment_id)
+
+    def transaction(self) -> Transaction | None:
+        """What produced this version; None when it was not recorded."""
+        return self.load_transaction()
+
+
+def open_snapshot(
+    store: Store,
+    session: Session,
+    version: int | None = None,
+    tag: str | None = None,
+    asof: datetime | None = None,
+) -> Snapshot:
+    """The latest version, or the one that exactly one of the arguments names.
+
+    `asof`: the newest version committed at or before this time (a time without zone is local time).
+    Raises TableNotFound, VersionNotFound (with the range of versions), TagNotFound, CorruptFile (with the
+    last good version), UnsupportedFeature (a feature flag that this version cannot read).
+    """
+    if sum(choice is not None for choice in (version, tag, asof)) > 1:
+        raise InvalidInput("give at most one of version, tag and asof")
+    if version is not None:
+        return _open_version(store, session, version)
+    if tag is not None:
+        return _open_tag(store, session, tag)
+    if asof is not None:
+        return _open_asof(store, session, asof)
+    return open_latest(store, session)
+
+
+def open_latest(store: Store, session: Session) -> Snapshot:
+    """The newest version. One that is being removed or still being written while we look is looked at
+    again.
+    """
+    watch = _Watch(store)
+    for _ in range(MAX_OPEN_ATTEMPTS):
+        location = latest(store, session)
+        try:
+            return read_snapshot(store, session, location)
+        except ObjectNotFound:
+            if latest(store, session) == location:
+                raise not_found(store, location.version) from None
+        except CorruptFile as error:
+            if not watch.grows(location):
+                raise _damaged(store, session, location, error) from error
+            runtime.sleep(IN_FLIGHT_POLL_SECONDS)
+    raise VersionNotFound(
+        f"the newest version of {store.uri} was removed or incomplete each of {MAX_OPEN_ATTEMPTS} times it "
+        "was opened"
+    )
+
+
+class _Watch:
+    """Whether an incomplete newest manifest is still being written.
+
+    That happens only where the file system has neither links nor an exclusive rename (decision D12): there
+    the file is young, does not end with the magic, and grows.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._size = -1
+        self._since = 0.0
+
+    def grows(self, location: VersionLocation) -> bool:
+        try:
+            stat = self._store.stat(location.path)
+            tail = self._store.read(location.path, -len(MAGIC)).to_pybytes()
+        except (ObjectNotFound, CorruptFile):
+            return True
+        if tail == MAGIC or self._store.now_ns() - stat.mtime_ns > IN_FLIGHT_SECONDS * 1e9:
+            return False
+        if stat.size != self._size:
+            self._size, self._since = stat.size, runtime.monotonic()
+        return runtime.monotonic() - self._since < IN_FLIGHT_QUIET_SECONDS
+
+
+def _open_version(store: Store, session: Session, version: int) -> Snapshot:
+    if isinstance(version, bool) or not isinstance(version, int):
+        raise InvalidInput(f"a version is a number, found {version!r}")
+    location = locate(store, version)
+    try:
+        return read_snapshot(store, session, location)
+    except ObjectNotFound:
+        raise not_found(store, version) from None
+    except CorruptFile as error:
+        raise _damaged(store, session, location, error) from error
+
+
+def _open_tag(store: Store, session: Session, name: str) -> Snapshot:
+    tag = refs.read_tag(store, name)
+    chain = store if tag.branch is None else store.at(names.branch_path(tag.branch))
+    try:
+        return _open_version(chain, session, tag.version)
+    except VersionNotFound as error:
+        raise VersionNotFound(f"tag {name!r} names version {tag.version}, but {error}") from error
+
+
+def _open_asof(store: Store, session: Session, asof: datetime) -> Snapshot:
+    wanted_ns = round(asof.astimezone(UTC).timestamp() * 1_000_000) * 1_000
+    locations = list_versions(store)
+    if not locations:
+        latest(store, session)  # raises: there is no table
+    oldest: Snapshot | None = None
+    for location in reversed(locations):
+        try:
+            snapshot = read_snapshot(store, session, location)
+        except ObjectNotFound:
+            continue  # removed meanwhile
+        if snapshot.manifest.timestamp_ns <= wanted_ns:
+            return snapshot
+        oldest = snapshot
+    if oldest is None:
+        raise not_found(store, 1)
+    since = datetime.fromtimestamp(oldest.manifest.timestamp_ns / 1e9, UTC)
+    raise VersionNotFound(
+        f"no version of {store.uri} is as old as {asof.isoformat()}: the oldest, {oldest.version}, is from "
+        f"{since.isoformat()}"
+    )
+
+
+def read_snapshot(store: Store, session: Session, location: VersionLocation) -> Snapshot:
+    """The snapshot of a known manifest, through the session's cache.
+
+    Raises ObjectNotFound when the manifest is gone, CorruptFile, UnsupportedFeature for unknown reader flags.
+    """
+    stat = store.stat(location.path)
+    # A manifest is not immutable by its path: a table dropped and made again brings the path back (D37).
+    key = (store.identity, location.path, "manifest", (stat.size, stat.tag))
+
+    def decoded() -> tuple[Snapshot, int]:
+        return _decoded(store, session, location), 2 * stat.size
+
+    snapshot: Snapshot = session.cache.get_or(key, decoded)
+    return snapshot
+
+
+def _decoded(store: Store, session: Session, location: VersionLocation) -> Snapshot:
+    buffer = store.read(location.path)
+    manifest, inline = decode_manifest(buffer, location.path)
+    try:
+        flags.check_reader(manifest)
+    except CorruptFile as error:
+        raise CorruptFile(str(error), location.path) from error
+    if location.naming != "detached" and manifest.version != location.version:
+        raise CorruptFile(
+            f"the manifest says that it is version {manifest.version}, its name {location.version}",
+            path=location.path,
+        )
+
+    def load() -> Transaction | None:
+        found = inline()
+        if found is None and manifest.transaction_file:
+            path = names.transaction_path(manifest.transaction_file)
+            try:
+                found = decode_transaction(store.read(path), path)
+            except ObjectNotFound:
+                return None
+        return found
+
+    return Snapshot(store, manifest, location, session, load)
+
+
+def committed_snapshot(
+    store: Store, session: Session, location: VersionLocation, manifest: Manifest, transaction: Transaction
+) -> Snapshot:
+    """The snapshot of a version that we have just made."""
+    return Snapshot(store, manifest, location, session, lambda: transaction)
+
+
+def _damaged(store: Store, session: Session, location: VersionLocation, error: CorruptFile) -> CorruptFile:
+    """The error with what a user needs next: the last version that can be read."""
+    older = [other for other in list_versions(store) if other.version < location.version]
+    for other in reversed(older[-MAX_GOOD_VERSION_PROBES:]):
+        try:
+            read_snapshot(store, session, other)
+        except (CorruptFile, ObjectNotFound):
+            continue
+        advice = f"the last good version before it is {other.version}: open that one, or restore it"
+        break
+    else:
+        advice = "no older version can be read" if older else "there is no older version"
+    return CorruptFile(
+        f"the manifest of version {location.version} is damaged: {error}; {advice}", location.path
+    )

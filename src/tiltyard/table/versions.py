@@ -1,0 +1,176 @@
+"""Which versions there are, and which is the latest (decision D13; table format, section 2).
+
+On a local disk the directory's modification time answers most questions with one call. The hint file is never
+believed: it is a guess, confirmed by the manifests around it and by the time of the directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tiltyard.errors import CorruptFile, ObjectNotFound, StoreError, TableNotFound, VersionNotFound
+from tiltyard.format import names
+from tiltyard.format.names import Naming
+from tiltyard.session import Session
+from tiltyard.store import Store
+
+RACY_NS = 20_000_000
+"""A directory time younger than this when it was looked at may hide a later change in the same clock tick
+(ns).
+"""
+
+LINK_WINDOW_NS = 10_000_000
+"""How far a directory's time may lie from the link time of its newest manifest if nothing happened after
+(ns).
+"""
+
+NAMINGS: tuple[Naming, ...] = ("V2", "V1")
+"""The schemes of names on a chain of versions, the usual one first."""
+
+MAX_RUNS_SHOWN = 8
+MAX_HINT_BYTES = 1024
+LOCATION_BYTES = 256
+"""What one cached location is accounted as (bytes)."""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionLocation:
+    """Where the manifest of one version is. `naming` is `V1`, `V2` or `detached`."""
+
+    version: int
+    path: str
+    naming: Naming
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The latest version as it was when the directory had this time."""
+
+    location: VersionLocation
+    directory_ns: int
+    looked_ns: int
+
+
+def latest(store: Store, session: Session) -> VersionLocation:
+    """The newest version on this store's chain; detached ones do not count.
+
+    Raises TableNotFound when there is no table, CorruptFile when both manifest naming schemes are in use.
+    """
+    found = latest_or_none(store, session)
+    if found is None:
+        raise TableNotFound(f"no Lance table at {store.uri}: {names.VERSIONS_DIR} holds no manifest")
+    return found
+
+
+def latest_or_none(store: Store, session: Session) -> VersionLocation | None:
+    """As `latest`, None where there is no table."""
+    try:
+        # Before anything else: what changes after this moment shows as another time next time.
+        directory_ns = store.dir_stat(names.VERSIONS_DIR)
+    except ObjectNotFound:
+        return None
+    if directory_ns is None:
+        return _greatest(store)
+    key = (store.identity, names.VERSIONS_DIR, "latest", "")
+    seen: _Seen | None = session.cache.get(key)
+    if seen is not None and seen.directory_ns == directory_ns and seen.looked_ns - directory_ns > RACY_NS:
+        return seen.location
+    looked_ns = store.now_ns()
+    found = _confirmed_hint(store, directory_ns) or _greatest(store)
+    if found is not None:
+        session.cache.put(key, _Seen(found, directory_ns, looked_ns), LOCATION_BYTES)
+    return found
+
+
+def _confirmed_hint(store: Store, directory_ns: int) -> VersionLocation | None:
+    """The version of the hint, if it can be shown that nothing was committed or removed after it."""
+    version = read_hint(store)
+    if version is None:
+        return None
+    for naming in NAMINGS:
+        path = names.manifest_path(version, naming)
+        try:
+            stat = store.stat(path)
+        except ObjectNotFound:
+            continue
+        if abs(directory_ns - stat.ctime_ns) > LINK_WINDOW_NS:
+            return None
+        if any(store.exists(names.manifest_path(version + 1, other)) for other in NAMINGS):
+            return None
+        return VersionLocation(version, path, naming)
+    return None
+
+
+def read_hint(store: Store) -> int | None:
+    """The version that the hint names; None for a hint that is absent, empty, torn or nonsense."""
+    try:
+        data = store.read(names.HINT_PATH).to_pybytes()
+    except (StoreError, CorruptFile):
+        return None
+    return names.parse_hint(data) if len(data) <= MAX_HINT_BYTES else None
+
+
+def _greatest(store: Store) -> VersionLocation | None:
+    found = list_versions(store)
+    return found[-1] if found else None
+
+
+def list_versions(store: Store) -> list[VersionLocation]:
+    """All versions on the chain, ascending; detached ones left out.
+
+    Raises CorruptFile when both naming schemes are in use: which version is the latest cannot be told then.
+    """
+    found: list[VersionLocation] = []
+    for name in store.list_names(names.VERSIONS_DIR):
+        parsed = names.parse_manifest_name(name)
+        if parsed is not None and parsed[1] != "detached":
+            found.append(VersionLocation(parsed[0], f"{names.VERSIONS_DIR}/{name}", parsed[1]))
+    if len({location.naming for location in found}) > 1:
+        raise CorruptFile(
+            "found both manifest naming schemes in one directory; finish the migration to the V2 scheme first",
+            path=f"{store.uri}/{names.VERSIONS_DIR}",
+        )
+    found.sort(key=lambda location: location.version)
+    return found
+
+
+def locate(store: Store, version: int) -> VersionLocation:
+    """The manifest of one version. Raises VersionNotFound, which says the range or that it was removed."""
+    if version >= names.DETACHED_BIT:
+        namings: Sequence[Naming] = ("detached",)
+    else:
+        namings = NAMINGS
+    if 0 < version < 2 * names.DETACHED_BIT:
+        for naming in namings:
+            path = names.manifest_path(version, naming)
+            if store.exists(path):
+                return VersionLocation(version, path, naming)
+    raise not_found(store, version)
+
+
+def not_found(store: Store, version: int) -> TableNotFound | VersionNotFound:
+    """The error for a version that is not there: out of range, or removed meanwhile."""
+    present = [location.version for location in list_versions(store)]
+    if not present:
+        return TableNotFound(f"no Lance table at {store.uri}: {names.VERSIONS_DIR} holds no manifest")
+    if 0 < version < present[-1]:
+        return VersionNotFound(
+            f"version {version} of {store.uri} was removed by a cleanup; those left are {ranges(present)}"
+        )
+    return VersionNotFound(
+        f"version {version} of {store.uri} does not exist; there are versions {ranges(present)}"
+    )
+
+
+def ranges(versions: Sequence[int]) -> str:
+    """Ascending numbers as text, runs joined: "2, 5 to 9" (the ends only when there are many runs)."""
+    runs: list[list[int]] = []
+    for version in versions:
+        if runs and version == runs[-1][1] + 1:
+            runs[-1][1] = version
+        else:
+            runs.append([version, version])
+    if len(runs) > MAX_RUNS_SHOWN:
+        return f"{len(versions)} between {versions[0]} and {versions[-1]}"
+    return ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in runs)
