@@ -112,9 +112,10 @@ def text_is_narrow(count: int, nbytes: int, longest: int) -> bool:
     return longest <= MIXED_LONGEST_BYTES and nbytes <= count * MIXED_MEAN_BYTES
 
 
-def text_dictionary_budget(count: int, nbytes: int, width: int, ratio: float) -> int:
-    """Bytes that the distinct values may have together (offsets of the items not counted)."""
-    return int(ratio * (nbytes + (count + 1) * width)) - 4 * count - width
+def text_dictionary_budget(count: int, nbytes: int, width: int, ratio: float, distinct: int) -> int:
+    """Bytes that the items may have together, with at least `distinct` of them (bit-packed indices counted)."""
+    packed = count * max(0, distinct - 1).bit_length() // 8
+    return int(ratio * (nbytes + (count + 1) * width)) - packed
 
 
 def wants_fsst(count: int, nbytes: int, longest: int, width: int) -> bool:

@@ -6,6 +6,7 @@ Several pages are encoded at a time; at most `WriteLimits.pages_in_flight` exist
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +21,7 @@ from tiltyard.encoding.write.leaf import encode_leaf
 from tiltyard.encoding.write.options import Options, options_of
 from tiltyard.encoding.write.pages import EncodedPage
 from tiltyard.errors import InvalidInput
-from tiltyard.file.checksums import checksum, encode_checksums
+from tiltyard.file.checksums import encode_checksums
 from tiltyard.file.writable import check_batch, check_schema, check_version
 from tiltyard.format.container import PageEntry, build_tail, encode_column, padding
 from tiltyard.format.fragment import DataFile
@@ -135,9 +136,8 @@ class FileWriter:
         self._closed = True
         columns = [encode_column(column.entries) for column in self._columns]
         sums = [each for column in self._columns for each in column.sums]
-        tail = build_tail(
-            self._position, self.version, self.schema, self.rows, columns, [encode_checksums(sums, columns)]
-        )
+        checksums = encode_checksums(sums, zlib.crc32(b"".join(columns)))
+        tail = build_tail(self._position, self.version, self.schema, self.rows, columns, [checksums])
         self._put([tail], len(tail))
         self._flush()
         assert self._out is not None
@@ -248,7 +248,7 @@ def _encode_page(top: _Top, array: Any, version: FileVersion) -> _Encoded:
     pages = [
         encode_leaf(leaf, column.options, version) for leaf, column in zip(leaves, top.leaves, strict=True)
     ]
-    sums = [[checksum(buffer) for page in each for buffer in page.buffers] for each in pages]
+    sums = [[zlib.crc32(buffer) for page in each for buffer in page.buffers] for each in pages]
     return _Encoded(top, pages, sums)
 
 

@@ -18,7 +18,7 @@ U16 = npt.NDArray[np.uint16]
 INLINE_BYTES = 32
 """Longest scalar that stands in the layout itself."""
 SCALAR_LEVELS = 256
-"""More levels than this are smaller in a mini-block page: beside a scalar they cannot be compressed."""
+"""So few levels cost less than the chunk table of a mini-block page."""
 
 
 def all_null_page(levels: Levels, version: FileVersion) -> EncodedPage:
@@ -54,10 +54,15 @@ def empty_struct_page(levels: Levels) -> EncodedPage:
     return EncodedPage(ConstantPage((NULLABLE_ITEM,)), (), levels.rows)
 
 
-def can_be_scalar(levels: Levels, version: FileVersion) -> bool:
-    """Whether a scalar page is allowed and its levels are few enough."""
-    has_levels = levels.rep is not None or levels.def_ is not None
-    return version is not FileVersion.V2_1 and (not has_levels or levels.entries <= SCALAR_LEVELS)
+def scalar_pays(levels: Levels, version: FileVersion, otherwise: int) -> bool:
+    """Whether a scalar page is allowed and not larger than a mini-block page whose values take `otherwise` bytes.
+
+    Beside a scalar, levels stand as they are; in a mini-block page they take about two bits each.
+    """
+    if version is FileVersion.V2_1:
+        return False
+    kinds = (levels.rep is not None) + (levels.def_ is not None)
+    return kinds == 0 or levels.entries <= SCALAR_LEVELS or 7 * kinds * levels.entries // 4 <= otherwise
 
 
 def scalar_page(levels: Levels, values: Fixed | Text, row: int) -> EncodedPage:

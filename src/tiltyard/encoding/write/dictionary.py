@@ -16,7 +16,7 @@ from tiltyard.encoding.write.general import general_block
 from tiltyard.encoding.write.options import Options
 from tiltyard.encoding.write.rle import rle_chunks
 from tiltyard.encoding.write.values import Fixed, Text, gathered
-from tiltyard.encoding.write.variable import variable_block
+from tiltyard.encoding.write.variable import variable_block, variable_size
 from tiltyard.format.layouts import Encoding, Flat, Variable
 from tiltyard.format.version import FileVersion
 from tiltyard.kernels import encode as kernels
@@ -101,7 +101,7 @@ def for_fixed(plain: Measured, options: Options, version: FileVersion) -> Dictio
 
 
 def for_text(values: Text, options: Options, version: FileVersion) -> Dictionary | None:
-    """A dictionary for strings or binaries within the official writer's budget."""
+    """A dictionary for strings or binaries, where it makes the page as much smaller as the options ask."""
     limit = choose.dictionary_limit(values.count, options.dictionary_divisor)
     if not limit:
         return None
@@ -109,7 +109,7 @@ def for_text(values: Text, options: Options, version: FileVersion) -> Dictionary
     if not choose.dictionary_sample_fits(distinct, sampled, values.count, limit):
         return None
     budget = choose.text_dictionary_budget(
-        values.count, values.nbytes, values.width, options.dictionary_ratio
+        values.count, values.nbytes, values.width, options.dictionary_ratio, distinct
     )
     if budget <= 0:
         return None
@@ -120,11 +120,11 @@ def for_text(values: Text, options: Options, version: FileVersion) -> Dictionary
         return None
     rows = first[:count]
     lengths = values.offsets[rows + 1] - values.offsets[rows]
-    if int(lengths.sum()) + count * values.width > budget:
-        return None
     offsets, data = gathered(values.data, values.offsets[rows], lengths)
     items = Text(offsets, data, values.width, values.is_text, np.empty(0, np.uint8))
-    return _with_items(indices, items, options, version)
+    made = _with_items(indices, items, options, version)
+    most = options.dictionary_ratio * variable_size(values.count, values.nbytes, values.width)
+    return made if made.size <= most else None
 
 
 def _with_items(indices: U32, items: Fixed | Text, options: Options, version: FileVersion) -> Dictionary:

@@ -166,7 +166,7 @@ class _Builder:
 
     def _fixed(self, levels: Levels, values: Fixed, nulls: U8) -> EncodedPage:
         plain = dictionary.measure(values, self.options.rle_threshold)
-        if plain.constant and constant.can_be_scalar(levels, self.version):
+        if plain.constant and constant.scalar_pays(levels, self.version, plain.size):
             return constant.scalar_page(levels, values, 0)
         coded = dictionary.for_fixed(plain, self.options, self.version)
         if coded is not None:
@@ -202,10 +202,11 @@ class _Builder:
     # -- text ------------------------------------------------------------------------------------
 
     def _text(self, levels: Levels, values: Text, nulls: U8) -> EncodedPage:
-        if constant.can_be_scalar(levels, self.version) and values.all_equal():
-            return constant.scalar_page(levels, values, int(np.argmin(nulls)) if nulls.size else 0)
-        coded = dictionary.for_text(values, self.options, self.version)
         plain = variable_size(values.count, values.nbytes, values.width)
+        coded = dictionary.for_text(values, self.options, self.version)
+        otherwise = plain if coded is None else coded.size
+        if constant.scalar_pays(levels, self.version, otherwise) and values.all_equal():
+            return constant.scalar_page(levels, values, int(np.argmin(nulls)) if nulls.size else 0)
         table: U8 | None = None
         if coded is None or coded.size > 0.3 * plain:
             table, left = self._symbols(values)

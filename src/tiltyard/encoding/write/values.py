@@ -285,7 +285,8 @@ def _vectors(array: Any, nulls: U8, path: str) -> Vectors:
         if bits.size:
             own = np.unpackbits(bits, bitorder="little")[start : start + len(array)]
             if hidden.size:
-                own = own | hidden  # what lies under a null vector need not be null again
+                # What lies under a null vector need not be null again, unless nothing else is valid.
+                own = own | hidden if bool((own & (1 - hidden)).any()) else np.zeros_like(own)
                 hidden = hidden | (1 - own)
             else:
                 hidden = 1 - own
