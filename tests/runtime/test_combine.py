@@ -64,7 +64,7 @@ def test_callers_that_wait_are_served_together_in_order_each_with_its_answer() -
     run.gate.set()
     assert leader.join() == 0
     assert others[0].join() == 2
-    with pytest.raises(ValueError, match="^7$"):
+    with pytest.raises(ValueError, match=r"^7$"):
         others[2].join()
     assert others[3].join() == 6
     assert run.rounds == [[0], [1, 2, 7, 3]]

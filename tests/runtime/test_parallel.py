@@ -36,7 +36,7 @@ def test_the_first_failure_by_argument_order_is_raised() -> None:
         meeting.wait(20)
         fail(n)
 
-    with pytest.raises(ValueError, match="^0$"):
+    with pytest.raises(ValueError, match=r"^0$"):
         Pool(1).run([lambda: both(0), lambda: both(1)])
 
 
@@ -46,9 +46,9 @@ def test_nothing_new_is_started_after_a_failure() -> None:
     def work(n: int) -> None:
         ran.append(n)
         if n == 0:
-            raise ValueError
+            raise ValueError("first")
 
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="first"):
         Pool(0).run([lambda n=n: work(n) for n in range(5)])
     assert ran == [0]
 

@@ -62,7 +62,7 @@ class Directory:
     # -- making ----------------------------------------------------------------------------------
 
     def make(self, directory: str = "") -> None:
-        """Make a directory below the root ('' the root itself), and those above it."""
+        """Make a directory below the root ('' the root itself), and those above it; `settle` syncs them."""
         if not directory:
             self._make_root()
         elif self._handle is None:
@@ -85,17 +85,15 @@ class Directory:
         try:
             self.port.mkdir(path)
         except FileExistsError:
-            return
+            pass
         except FileNotFoundError:
             above = os.path.dirname(path)
             if above == path:
                 raise
             self._make_absolute(above)
-            try:
+            with suppress(FileExistsError):
                 self.port.mkdir(path)
-            except FileExistsError:
-                return
-        if self.durable:
+        if self.durable and path != self.path:  # the root's own name is synced by `settle`
             self._sync_absolute(os.path.dirname(path))
 
     def _make_below(self, directory: str) -> None:
@@ -109,12 +107,9 @@ class Directory:
             if not above:
                 raise  # the root itself was removed
             self._make_below(above)
-            try:
+            with suppress(FileExistsError):
                 self.port.mkdir(directory, handle)
-            except FileExistsError:
-                return
-        if self.durable:
-            self.sync(parent_of(directory))
+        self._settled.discard(directory)  # it may have been there, synced and removed before
 
     # -- syncing ---------------------------------------------------------------------------------
 

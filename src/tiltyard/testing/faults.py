@@ -132,7 +132,12 @@ class Plan:
                 case _:
                     return failed(rule)
             return effect()
-        answer = effect()
+        try:
+            answer = effect()
+        except Exception:
+            if rule.fault is Fault.CRASH_AFTER:
+                self._crash(call, path)
+            raise
         match rule.fault:
             case Fault.PAUSE_AFTER:
                 rule.resume.wait()
