@@ -76,7 +76,7 @@ def literal_from(scalar: pa.Scalar) -> Literal:
 def _folded(node: Node) -> Literal:
     try:
         found = operand(node, _ONE_ROW)
-    except InvalidExpression as error:
+    except (InvalidExpression, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise Mismatch(str(error)) from error
     return literal_from(found if isinstance(found, pa.Scalar) else found[0])
 
@@ -358,13 +358,13 @@ def literal_as(literal: Literal, target: pa.DataType) -> Literal | None:
 
 
 def _function(name: str, args: Sequence[Node], run: functions.Run) -> Node:
-    samples = [scalar_of(arg) if isinstance(arg, Literal) else pa.nulls(0, arg.type) for arg in args]
+    samples = [scalar_of(arg) if isinstance(arg, Literal) else pa.nulls(1, arg.type) for arg in args]
     if all(isinstance(arg, Literal) for arg in args):
         found = Function(name, tuple(args), NULL, run, height=_height(*args))
         return _folded(found)
     bare = [_plain_sample(sample) for sample in samples]
     try:
-        arrow = run(bare, 0).type
+        arrow = run(bare, 1).type
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise Mismatch(
             f"{name} is not defined for ({', '.join(str(arg.type) for arg in args)}): {error}"
@@ -384,6 +384,8 @@ def _number_beside(literal: Node, other: Node) -> Node:
     if isinstance(literal.value, str) and kind_of(other.type) is not Kind.TEXT:
         literal = read_text(literal.value, other.type)
     if not (kind_of(literal.type).is_number and kind_of(other.type).is_number):
+        return literal
+    if isinstance(literal.value, Decimal) and kind_of(other.type) is Kind.INT:
         return literal
     fitted = literal_as(literal, other.type)
     if fitted is None and isinstance(literal.value, Decimal) and kind_of(other.type) is Kind.DECIMAL:

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from tiltyard.errors import InvalidExpression
-from tiltyard.expr.arrays import boolean_array, column_of, plain, truth, truth_of, valid_of
+from tiltyard.expr.arrays import boolean_array, column_of, dtype_of, plain, truth, truth_of, valid_of
+from tiltyard.expr.coerce import Kind, Mismatch, kind_of, time_literal
 from tiltyard.expr.types import (
     And,
     Case,
@@ -223,6 +224,8 @@ def cast_array(array: pa.Array, node: Cast) -> pa.Array:
 
     if pa.types.is_string_view(array.type):
         array = array.cast(pa.string())
+    array = plain(array)
+    via = _stepping_stone(array.type, node.type)
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
         array = pc.utf8_trim_whitespace(array)
     options = pc.CastOptions(
@@ -233,7 +236,9 @@ def cast_array(array: pa.Array, node: Cast) -> pa.Array:
     )
 
     def run(part: pa.Array) -> pa.Array:
-        return pc.cast(plain(part), options=options)
+        if pa.types.is_time(node.type) and kind_of(part.type) is Kind.TEXT:
+            part = _times(part)
+        return pc.cast(part if via is None else part.cast(via), options=options)
 
     try:
         return run(array)
@@ -241,6 +246,26 @@ def cast_array(array: pa.Array, node: Cast) -> pa.Array:
         if not node.lenient:
             raise _failed(node, error) from error
         return _cast_leniently(array, node.type, run)
+
+
+def _stepping_stone(source: pa.DataType, target: pa.DataType) -> pa.DataType | None:
+    """The type to pass through where Arrow has no direct cast, or one that asks for more room than needed."""
+    if not pa.types.is_integer(source):
+        return None
+    if pa.types.is_decimal(target):
+        return pa.decimal256(76, target.scale)
+    if pa.types.is_temporal(target) and dtype_of(target) != dtype_of(source):
+        return pa.int64() if target.bit_width == 64 else pa.int32()
+    return None
+
+
+def _times(array: pa.Array) -> pa.Array:
+    """Texts as times of day: Arrow has no such cast, so one value at a time."""
+    try:
+        found = [None if text is None else time_literal(text).value for text in array.to_pylist()]
+    except Mismatch as error:
+        raise pa.ArrowInvalid(str(error)) from error
+    return pa.array(found, pa.time64("ns"))
 
 
 def _cast_leniently(array: pa.Array, target: pa.DataType, run: Callable[[pa.Array], pa.Array]) -> pa.Array:

@@ -334,6 +334,8 @@ class _Parser:
             return (yield self.cast())
         if word in ("DATE", "TIMESTAMP", "TIME", "INTERVAL") and scan.follows_text():
             return self.typed_literal()
+        if scan.follows_text() and word not in RESERVED_WORDS:
+            raise refuse(f"{scan.raw} before a text literal is not supported", self.text, at)
         if scan.follows_call() and word not in RESERVED_WORDS:
             return (yield self.call())
         if word in RESERVED_WORDS:

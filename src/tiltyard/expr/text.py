@@ -148,9 +148,9 @@ def sql_of(node: Node) -> str:
             return f"(NOT {sql_of(node.item)})"
         case In():
             values = [literal_text(value, _member_type(node.item.type)) for value in node.values]
-            if node.has_null or not values:
+            if node.has_null:
                 values.append("NULL")
-            if not values[:-1] and not node.has_null:
+            if not values:
                 # no value of the column's type can be equal: false, but unknown for null
                 return f"({sql_of(node.item)} != {sql_of(node.item)})"
             return f"({sql_of(node.item)} IN ({', '.join(values)}))"

@@ -1,0 +1,105 @@
+"""Long and deep expressions, the cache, and what evaluation does not import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pyarrow as pa
+import pytest
+
+from expr_rows import batch_of, rows
+from tiltyard.errors import InvalidExpression
+from tiltyard.expr import mask, parse_expression, parse_predicate
+from tiltyard.expr.parse import cached_expressions
+from tiltyard.expr.types import MAX_HEIGHT, In, Or
+
+BATCH = batch_of(x=[0, 4_999, 5_000, None], s=["s0", "s4999", "other", None])
+
+
+@pytest.mark.parametrize("count", [100, 600, 5_000])
+def test_long_or_chains_work(count: int) -> None:
+    """F12."""
+    equalities = " OR ".join(f"x = {number}" for number in range(count))
+    assert rows(equalities, x=[0, count - 1, count, None]) == [0, 1]
+    ranges = " OR ".join(f"x < {number}" for number in range(count))
+    assert rows(ranges, x=[0, count - 2, count, None]) == [0, 1]
+    mixed = " OR ".join(f"(x = {number} AND s = 's{number}')" for number in range(count))
+    found = mask(parse_predicate(mixed, BATCH.schema), BATCH).tolist()
+    assert found == [True, count == 5_000, False, False]
+    nested = "(" * count + "x = 0" + "".join(f" OR x = {number})" for number in range(count))
+    assert rows(nested, x=[0, count - 1, count, None]) == [0, 1]
+
+
+def test_long_and_chains_work() -> None:
+    text = " AND ".join(f"x != {number}" for number in range(5_000))
+    assert rows(text, x=[0, 4_999, 5_000, None]) == [2]
+
+
+def test_lists_of_100_000_work_for_all_kinds_of_literals() -> None:
+    for name, literal in (("x", "{}"), ("s", "'s{}'"), ("x", "{}.0"), ("x", "-{}")):
+        members = ", ".join(literal.format(number) for number in range(100_000))
+        found = rows(f"{name} IN ({members})", x=[0, 4_999, 100_000, None], s=["s0", "s4999", "other", None])
+        assert found == ([0] if literal == "-{}" else [0, 1])
+
+
+def test_equalities_on_one_column_become_a_list() -> None:
+    text = " OR ".join(["s = 'q'", *(f"x = {number}" for number in range(20))])
+    node = parse_predicate(text, BATCH.schema).node
+    assert isinstance(node, Or)
+    assert sorted(type(item).__name__ for item in node.items) == ["Compare", "In"]
+    only = parse_predicate(" OR ".join(f"x = {number}" for number in range(20)), BATCH.schema).node
+    assert isinstance(only, In)
+    assert only.values == tuple(range(20))
+
+
+def test_depth_is_bounded_by_the_tree_and_never_by_the_stack() -> None:
+    assert rows("(" * 5_000 + "x = 1" + ")" * 5_000, x=[1]) == [0]
+    assert rows("NOT " * 5_000 + "x = 1", x=[1]) == [0]
+    assert rows("- " * 50 + "x = 1", x=[1]) == [0]
+    for text in ("- " * 5_000 + "x = 1", "abs(" * 5_000 + "x" + ")" * 5_000 + " = 1"):
+        with pytest.raises(InvalidExpression, match=f"deeper than {MAX_HEIGHT}"):
+            parse_predicate(text, BATCH.schema)
+    with pytest.raises(InvalidExpression, match="levels of nesting"):
+        parse_predicate("(" * 50_000 + "x = 1", BATCH.schema)
+
+
+def test_an_expression_of_the_greatest_depth_works_on_a_small_stack() -> None:
+    text = "- " * (MAX_HEIGHT - 3) + "x = 1"
+    found: list[list[int]] = []
+
+    def run(depth: int) -> None:
+        if depth:
+            run(depth - 1)
+        else:
+            found.append(rows(text, x=[-1, 1]))
+
+    thread = threading.Thread(target=run, args=(400,))
+    thread.start()
+    thread.join()
+    assert found == [[0]]
+
+
+def test_bound_expressions_are_cached_by_text_and_schema() -> None:
+    schema = pa.schema({"cached": pa.int64()})
+    first = parse_predicate("cached = 1", schema)
+    hits = cached_expressions()[0]
+    assert parse_predicate("cached = 1", pa.schema({"cached": pa.int64()})) is first
+    assert cached_expressions()[0] == hits + 1
+    assert parse_predicate("cached = 1", pa.schema({"cached": pa.int32()})) is not first
+    assert parse_expression("cached = 1", schema) is not first
+
+
+def test_plain_predicates_import_no_arrow_kernels() -> None:
+    code = """
+import sys
+import pyarrow as pa
+from tiltyard.expr import mask, parse_predicate
+batch = pa.RecordBatch.from_arrays([pa.nulls(3, pa.int64()), pa.nulls(3, pa.float32())], ["k", "f"])
+mask(parse_predicate("k < 5 AND (f > 1.5 OR k IN (1, 2)) OR k IS NULL AND f = k", batch.schema), batch)
+heavy = {"pandas", "sqlglot", "pyarrow.compute", "pyarrow.dataset", "pyroaring", "obstore"}
+print(sorted(heavy & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
