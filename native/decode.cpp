@@ -1,6 +1,9 @@
 // The module of the kernels that read: every function is a loop over values between plain arrays.
-#include "common.h"
+#include "decode_page.h"
 
 NB_MODULE(_decode, m) {
-  (void)m;
+  tiltyard::register_fixed(m);
+  tiltyard::register_variable(m);
+  tiltyard::register_levels(m);
+  tiltyard::register_full_zip(m);
 }

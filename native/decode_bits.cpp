@@ -1,0 +1,69 @@
+// FastLanes blocks of 1024 values: the transposed bit packing of compression.md section 3.2.
+#include "decode_page.h"
+
+namespace tiltyard {
+namespace {
+
+constexpr int ORDER[8] = {0, 4, 2, 6, 1, 5, 3, 7};
+
+// Row r of all lanes is contiguous in the output and its source words are contiguous too.
+template <typename T>
+inline __attribute__((always_inline)) void unpack_rows(const uint8_t* packed, int width, T* out) {
+  constexpr int bits = sizeof(T) * 8;
+  constexpr int lanes = BLOCK / bits;
+  if (width == 0) {
+    std::memset(out, 0, BLOCK * sizeof(T));
+    return;
+  }
+  const T mask = width == bits ? T(~T(0)) : T((T(1) << width) - 1);
+  for (int r = 0; r < bits; r++) {
+    const int bit = r * width;
+    const int shift = bit % bits;
+    const uint8_t* low = packed + size_t(bit / bits) * lanes * sizeof(T);
+    T* to = out + ORDER[r / 8] * 16 + (r % 8) * 128;
+    T a[lanes], v[lanes];
+    std::memcpy(a, low, sizeof(a));
+    if (shift + width > bits) {
+      T b[lanes];
+      std::memcpy(b, low + sizeof(a), sizeof(b));
+      const int up = bits - shift;
+      for (int l = 0; l < lanes; l++) v[l] = T(T(T(a[l] >> shift) | T(b[l] << up)) & mask);
+    } else {
+      for (int l = 0; l < lanes; l++) v[l] = T(T(a[l] >> shift) & mask);
+    }
+    std::memcpy(to, v, sizeof(v));
+  }
+}
+
+TY_CLONES void unpack8(const uint8_t* p, int w, uint8_t* out) { unpack_rows<uint8_t>(p, w, out); }
+TY_CLONES void unpack16(const uint8_t* p, int w, uint16_t* out) { unpack_rows<uint16_t>(p, w, out); }
+TY_CLONES void unpack32(const uint8_t* p, int w, uint32_t* out) { unpack_rows<uint32_t>(p, w, out); }
+TY_CLONES void unpack64(const uint8_t* p, int w, uint64_t* out) { unpack_rows<uint64_t>(p, w, out); }
+
+}  // namespace
+
+// `packed` holds 128 * width bytes and width <= bits: the caller checked. `out` is aligned to its words.
+void unpack_block(int bits, const uint8_t* packed, int width, void* out) {
+  switch (bits) {
+    case 8: return unpack8(packed, width, static_cast<uint8_t*>(out));
+    case 16: return unpack16(packed, width, static_cast<uint16_t*>(out));
+    case 32: return unpack32(packed, width, static_cast<uint32_t*>(out));
+    case 64: return unpack64(packed, width, static_cast<uint64_t*>(out));
+    default: fail("bit packing of a word that is not 8, 16, 32 or 64 bits wide");
+  }
+}
+
+uint64_t unpack_one(int bits, const uint8_t* packed, int width, int64_t index) {
+  if (width == 0) return 0;
+  const int lanes = int(BLOCK) / bits;
+  const int within = int(index % 128);
+  const int lane = within % lanes;
+  const int row = 8 * ORDER[(within - lane) / 16] + int(index / 128);
+  const int bit = row * width;
+  const int word = bit / bits, shift = bit % bits, bytes = bits / 8;
+  uint64_t v = load(packed + size_t(word * lanes + lane) * bytes, bytes) >> shift;
+  if (shift + width > bits) v |= load(packed + size_t((word + 1) * lanes + lane) * bytes, bytes) << (bits - shift);
+  return width == 64 ? v : v & ((uint64_t(1) << width) - 1);
+}
+
+}  // namespace tiltyard

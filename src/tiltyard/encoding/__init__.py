@@ -1,0 +1,1 @@
+"""Leaf codecs, nesting levels and page layouts: from Arrow arrays to page buffers and back."""

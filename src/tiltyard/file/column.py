@@ -1,0 +1,452 @@
+"""Page and chunk tables of one column of a file, and the reading of levels and items through them.
+
+Built when a column is first touched and kept with the file's reader: NumPy arrays over all pages and chunks
+(D42), so that a range or a take is one kernel call for the column, whatever it spans. Pages come in three
+classes that are read by different calls: plain ones, those whose values are indices into a dictionary, and
+full-zip pages that must be walked entry by entry. A column nearly always has one class; where they mix, the
+rows are cut into runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tiltyard.encoding import constant_read, dictionary, full_zip_read, general, mini_block_read
+from tiltyard.encoding.levels.unravel import NO_LEVELS, U16, Layers
+from tiltyard.encoding.program import (
+    CHUNK_STAGED_FIELDS,
+    FIELDS,
+    FULL_ZIP,
+    MINI_BLOCK,
+    VALUE_FLAT,
+    VALUE_FSST,
+    VALUE_NONE,
+    VALUE_ONES,
+    VALUE_SCALAR,
+    P,
+    PageProgram,
+)
+from tiltyard.errors import CorruptFile, UnsupportedFeature
+from tiltyard.format.container import ColumnPages
+from tiltyard.format.layouts import BlobPage, ConstantPage, FullZip, MiniBlock, PageLayout
+from tiltyard.kernels import decode as kernels
+from tiltyard.session import Session
+
+I64 = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+NO_BYTES: Bytes = np.empty(0, np.uint8)
+NO_COUNTS: I64 = np.empty(0, np.int64)
+
+#: Classes of pages. BYTES: booleans of one byte each (full-zip pages).
+PLAIN, DICTIONARY, WALKED, BYTES = range(4)
+
+#: Level entries assumed per row of a take from a list column; a wrong guess costs a second call.
+GUESSED_ENTRIES_PER_ROW = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Wanted rows: `start` and `count` (int64; empty count: one each) and their number."""
+
+    start: I64
+    count: I64
+    total: int
+
+    @classmethod
+    def range(cls, start: int, stop: int) -> Rows:
+        return cls(np.array([start], np.int64), np.array([stop - start], np.int64), stop - start)
+
+    @classmethod
+    def take(cls, rows: I64) -> Rows:
+        return cls(np.ascontiguousarray(rows, np.int64), NO_COUNTS, len(rows))
+
+    def scaled(self, factor: int) -> Rows:
+        """The same rows where each stands for `factor` consecutive ones."""
+        if factor == 1:
+            return self
+        count = self.count * factor if len(self.count) else np.full(len(self.start), factor, np.int64)
+        return Rows(self.start * factor, count, self.total * factor)
+
+    def counts(self) -> I64:
+        """Counts, written out."""
+        return self.count if len(self.count) else np.ones(len(self.start), np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """Values of full-zip pages: position and length in bytes and page of each."""
+
+    position: I64
+    length: I64
+    page: I64
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """What rows come to below the structure: levels (None: without lists, all valid) and where the items are."""
+
+    rep: U16
+    def_: U16 | None
+    slots: int
+    start: I64
+    count: I64
+    walked: Walked | None = None
+
+
+class ColumnTable:
+    """The tables of one column. `source`: the file's bytes; `bits`: of a value, 0 where they vary in width."""
+
+    def __init__(self, source: Bytes, pages: ColumnPages, layers: Layers, bits: int) -> None:
+        self.source = source
+        self.layers = layers
+        self.bits = bits
+        self.num_rows = pages.num_rows
+        self.programs: list[PageProgram] = []
+        self.dictionary: dictionary.Items | None = None
+        self.reserve = 0.0  # decoded bytes per encoded byte that earlier reads saw
+        self._build(pages)
+
+    # -- building --------------------------------------------------------------------------------
+
+    def _build(self, pages: ColumnPages) -> None:
+        n = len(pages)
+        planned = [_plan(layout) for layout in pages.layouts]
+        maps = [self.layers.map_page(layout.layers) for layout in pages.layouts]  # type: ignore[union-attr]
+        side = bytearray()
+        maps_at: list[int] = []
+        for numbers, _ in maps:
+            maps_at.append(len(side))
+            side += numbers.tobytes()
+        tables_at: dict[int, tuple[int, int]] = {}
+        rows_table = np.zeros((n, FIELDS), np.int64)
+        classes = np.zeros(n, np.int8)
+        chunks: list[tuple[I64, I64, I64, I64]] = []
+        parts: list[dictionary.Items] = []
+        base = 0
+        rows = pages.rows.tolist()
+        for p, (k, page_rows) in enumerate(zip(pages.layout_index.tolist(), rows, strict=True)):
+            layout, program = pages.layouts[k], planned[k]
+            row = list(program.row)
+            self.programs.append(program)
+            row[P.LUT_POS], row[P.LUT_LEN] = maps_at[k], 2 * len(maps[k][0])
+            row[P.VISIBLE] = maps[k][1]
+            row[P.MAX_REP] = self.layers.max_rep
+            buffers = pages.buffers(p)
+            if isinstance(layout, MiniBlock):
+                table = mini_block_read.chunk_table(
+                    self.source, layout, buffers, page_rows, lists=self.layers.max_rep > 0
+                )
+                started = table.items if table.rows is None else table.rows
+                chunks.append((table.items, table.position, table.size, started))
+                if layout.dictionary is not None:
+                    at, size = buffers[2]
+                    data = self.source[at : at + size]
+                    items = dictionary.read_items(layout.dictionary, data, layout.num_dictionary_items)
+                    row[P.DICT_BASE], row[P.DICT_ITEMS] = base, items.n
+                    base += items.n
+                    parts.append(items)
+                    classes[p] = DICTIONARY
+            elif isinstance(layout, FullZip):
+                full_zip_read.place(row, layout, buffers, page_rows)
+                walked = self.layers.max_rep > 0 or layout.variable
+                one_byte = self.bits == 1 and row[P.VALUE_BITS] == 8
+                classes[p] = WALKED if walked else BYTES if one_byte else PLAIN
+                held = layout.num_visible_items if self.layers.max_rep else page_rows
+                chunks.append(_one_chunk(held, page_rows))
+            else:
+                assert isinstance(layout, ConstantPage)
+                scalar = constant_read.place(
+                    row, layout, self.source, buffers, page_rows, varying=self.bits == 0
+                )
+                held = page_rows
+                if self.layers.max_rep:
+                    held = constant_read.visible_items(row, program, self.source)
+                if row[P.VALUE_CODEC] == VALUE_SCALAR:
+                    row[P.SIDE_POS], row[P.SIDE_LEN] = len(side), len(scalar)
+                    row[P.VALUE_BITS] = self.bits
+                    side += scalar
+                chunks.append(_one_chunk(held, page_rows))
+            if program.side:
+                if k not in tables_at:
+                    tables_at[k] = len(side), len(program.side)
+                    side += program.side
+                row[P.SIDE_POS], row[P.SIDE_LEN] = tables_at[k]
+            rows_table[p] = row
+        self.page_rows = np.append(pages.first_row, np.int64(pages.num_rows))
+        self.pages = rows_table.reshape(-1)
+        self.rows_table = rows_table
+        self.side: Bytes = np.frombuffer(bytes(side), np.uint8)
+        self.classes = self._settle_classes(classes, rows_table)
+        self.uniform = int(self.classes[0]) if n and (self.classes == self.classes[0]).all() else -1
+        self.staged_pages = np.array([program.staged for program in self.programs], bool)
+        self.any_staged = bool(self.staged_pages.any())
+        if parts:
+            self.dictionary = dictionary.joined(parts)
+        self._index_chunks(chunks)
+        used = {int(number) for k in set(pages.layout_index.tolist()) for number in maps[k][0]}
+        self.levels_used = used | {int(d) for d in rows_table[:, P.DEFAULT_DEF]}
+        self.has_levels = self.levels_used != {0}
+
+    def _settle_classes(self, classes: npt.NDArray[np.int8], rows: I64) -> npt.NDArray[np.int8]:
+        """All-null pages of a dictionary column read as such: index 0 under nulls."""
+        if (classes == DICTIONARY).any():
+            nothing = (rows[:, P.KIND] != MINI_BLOCK) & (rows[:, P.VALUE_CODEC] == VALUE_NONE)
+            classes[nothing] = DICTIONARY
+        return classes
+
+    def _index_chunks(self, parts: list[tuple[I64, I64, I64, I64]]) -> None:
+        if not parts:
+            self.first = self.started = np.zeros(1, np.int64)
+            self.chunks = NO_COUNTS
+            return
+        counts = [len(part[0]) for part in parts]
+        items, position, size, started = (np.concatenate([part[i] for part in parts]) for i in range(4))
+        table = np.empty((len(items), 3), np.int64)
+        table[:, 0] = position
+        table[:, 1] = size
+        table[:, 2] = np.repeat(np.arange(len(parts), dtype=np.int64), counts)
+        self.chunks = table.reshape(-1)
+        self.chunk_page = table[:, 2]
+        self.chunk_size = table[:, 1]
+        self.first = np.append(np.int64(0), np.cumsum(items))
+        self.started = np.append(np.int64(0), np.cumsum(started))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the tables take."""
+        held = sum(a.nbytes for a in (self.pages, self.chunks, self.first, self.started, self.side))
+        return held + (0 if self.dictionary is None else self.dictionary.data.nbytes)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def runs(self, rows: Rows) -> list[tuple[int, Rows]]:
+        """The rows cut where the class of their pages changes, in order."""
+        if self.uniform >= 0:
+            return [(self.uniform, rows)]
+        found: list[tuple[int, Rows]] = []
+        starts, counts = [], []
+        for start, count in zip(rows.start.tolist(), rows.counts().tolist(), strict=True):
+            while count > 0:
+                page = int(np.searchsorted(self.page_rows, start, "right")) - 1
+                n = min(count, int(self.page_rows[page + 1]) - start)
+                kind = int(self.classes[page])
+                if found and found[-1][0] == kind:
+                    starts[-1].append(start)
+                    counts[-1].append(n)
+                else:
+                    found.append((kind, rows))
+                    starts.append([start])
+                    counts.append([n])
+                start += n
+                count -= n
+        return [
+            (kind, Rows(np.array(s, np.int64), np.array(c, np.int64), sum(c)))
+            for (kind, _), s, c in zip(found, starts, counts, strict=True)
+        ]
+
+    def tables(self, staged: tuple[Bytes, I64] | None = None, pages: I64 | None = None) -> tuple[Any, ...]:
+        """The seven arrays of a column as the kernels take them."""
+        aux, where = (NO_BYTES, NO_COUNTS) if staged is None else staged
+        return (
+            self.source,
+            aux,
+            where,
+            self.side,
+            self.pages if pages is None else pages,
+            self.first,
+            self.chunks,
+        )
+
+    def items(self, session: Session, kind: int, rows: Rows) -> Items:
+        """Levels and places of the items of rows whose pages are all of class `kind`."""
+        if kind == WALKED:
+            return self._walk(rows)
+        if self.layers.max_rep:
+            return self._rows(session, rows)
+        if not self.has_levels:
+            return Items(NO_LEVELS, None, rows.total, rows.start, rows.count)
+        memory, _ = session.arena.alloc(2 * rows.total)
+        levels = memory.view(np.uint16)
+        staged = self.stage(self._chunks_of(self.first, rows.start, rows.count), values=False)
+        kernels.definition(*self.tables(staged), rows.start, rows.count, levels)
+        return Items(NO_LEVELS, levels, rows.total, rows.start, rows.count)
+
+    def _rows(self, session: Session, rows: Rows) -> Items:
+        staged = None
+        if self.any_staged:
+            last = rows.start + rows.counts() - 1
+            low = np.searchsorted(self.started, rows.start, "right") - 1
+            high = np.searchsorted(self.started, last + 1, "right")
+            staged = self.stage(_span_union(low, np.minimum(high, len(self.first) - 1)), values=False)
+        tables = self.tables(staged)
+        if len(rows.start) == 1:
+            low = int(np.searchsorted(self.started, rows.start[0], "right")) - 1
+            high = int(np.searchsorted(self.started, rows.start[0] + rows.total, "right"))
+            room = kernels.level_bound(*tables, max(low, 0), min(high, len(self.first) - 1))
+        else:
+            room = GUESSED_ENTRIES_PER_ROW * rows.total
+        start, count = np.empty(len(rows.start), np.int64), np.empty(len(rows.start), np.int64)
+        while True:
+            rep, def_ = _level_room(session, room), _level_room(session, room)
+            entries = kernels.rows(*tables, self.started, rows.start, rows.count, rep, def_, start, count)
+            if entries <= room:
+                break
+            room = entries
+        slots = int(count.sum())
+        return Items(rep[:entries], def_[:entries], slots, start, count)
+
+    def _walk(self, rows: Rows) -> Items:
+        room = values = max(rows.total, 1)
+        while True:
+            rep, def_ = np.empty(room, np.uint16), np.empty(room, np.uint16)
+            position, length, page = (np.empty(values, np.int64) for _ in range(3))
+            entries, found = kernels.zip_rows(
+                self.source, self.side, self.pages, self.page_rows, rows.start, rows.count,
+                rep, def_, position, length, page,
+            )  # fmt: skip
+            if entries <= room and found <= values:
+                break
+            room, values = max(entries, 1), max(found, 1)
+        walked = Walked(position[:found], length[:found], page[:found])
+        rep = rep[:entries] if self.layers.max_rep else NO_LEVELS
+        return Items(rep, def_[:entries], found, NO_COUNTS, NO_COUNTS, walked)
+
+    def item_chunks(self, items: Items) -> I64:
+        """The chunks that hold the items, ascending."""
+        return self._chunks_of(self.first, items.start, items.count)
+
+    def _chunks_of(self, first: I64, start: I64, count: I64) -> I64:
+        if not self.any_staged:
+            return NO_COUNTS
+        keep = count > 0 if len(count) else np.ones(len(start), bool)
+        begin = start[keep]
+        end = begin + (count[keep] if len(count) else 1)
+        low = np.searchsorted(first, begin, "right") - 1
+        high = np.searchsorted(first, end, "left")
+        return _span_union(low, high)
+
+    def stage(self, wanted: I64, *, values: bool) -> tuple[Bytes, I64] | None:
+        """Decompress buffers of chunks: their levels or their first value buffer. None where none need it."""
+        if not self.any_staged or not len(wanted):
+            return None
+        wanted = wanted[self.staged_pages[self.chunk_page[wanted]]]
+        if not len(wanted):
+            return None
+        places = np.empty((len(wanted), 7), np.int64)
+        kernels.chunk_buffers(
+            self.source, self.side, self.pages, self.first, self.chunks, wanted, 1, places.reshape(-1)
+        )
+        staged = np.full((len(self.first) - 1, CHUNK_STAGED_FIELDS), -1, np.int64)
+        found: list[bytes] = []
+        at = 0
+        for chunk, page, place in zip(wanted, self.chunk_page[wanted].tolist(), places.tolist(), strict=True):
+            program = self.programs[page]
+            slots = (2,) if values else (0, 1)
+            schemes = (program.rep_schemes, program.def_schemes, program.value_schemes)
+            for slot in slots:
+                position, size = place[1 + 2 * slot], place[2 + 2 * slot]
+                if not schemes[slot] or position < 0:
+                    continue
+                data = general.decompress(schemes[slot], self.source[position : position + size])
+                staged[chunk, 2 * slot] = at
+                staged[chunk, 2 * slot + 1] = len(data)
+                found.append(data)
+                at += len(data)
+        return np.frombuffer(b"".join(found), np.uint8), staged.reshape(-1)
+
+    def bitmap_programs(self, level: int) -> tuple[I64, int] | None:
+        """Programs that read the item bitmap of nested list `level`, and its bits per value.
+
+        None where no page has one.
+        """
+        if not any(program.dims[level][1] for program in self.programs if len(program.dims) > level):
+            return None
+        table = self.rows_table.copy()
+        bits = 1
+        for p, program in enumerate(self.programs):
+            row = table[p]
+            if len(program.dims) <= level:
+                row[P.VALUE_CODEC] = VALUE_ONES
+                continue
+            bits = int(np.prod([items for items, _ in program.dims[: level + 1]], dtype=np.int64))
+            row[P.VALUE_BITS] = bits
+            if not program.dims[level][1]:
+                row[P.VALUE_CODEC] = VALUE_ONES
+                continue
+            before = [has for _, has in program.dims[:level]]
+            row[P.VALUE_CODEC] = VALUE_FLAT
+            row[P.BUFFER] = sum(before)
+            if row[P.KIND] == FULL_ZIP:
+                row[P.WITHIN] = sum(size for _, size in full_zip_read.bitmap_places(program)[: sum(before)])
+        return table.reshape(-1), bits
+
+    def contiguous(self, start: int, stop: int, bits: int) -> int | None:
+        """Where rows lie back to back in the file as Arrow wants them, the position of the first; else None."""
+        low = int(np.searchsorted(self.page_rows, start, "right")) - 1
+        high = int(np.searchsorted(self.page_rows, stop, "left"))
+        pages = self.rows_table[low:high]
+        plain = (
+            (pages[:, P.KIND] == FULL_ZIP)
+            & (pages[:, P.VALUE_CODEC] == VALUE_FLAT)
+            & (pages[:, P.CONTROL_BYTES] == 0)
+            & (pages[:, P.WITHIN] == 0)
+            & (pages[:, P.STRIDE] * 8 == bits)
+        )
+        if not len(pages) or not plain.all():
+            return None
+        stride = bits // 8
+        data, rows = pages[:, P.DATA_POS], pages[:, P.ROWS]
+        if (rows * stride > pages[:, P.DATA_SIZE]).any():
+            raise CorruptFile("a full-zip page is shorter than its rows")
+        if (data[:-1] + rows[:-1] * stride != data[1:]).any():
+            return None
+        return int(data[0]) + (start - int(self.page_rows[low])) * stride
+
+    def encoded_bytes(self, items: Items) -> int:
+        """Bytes of the chunks that a range of items touches: what its values can come to, uncompressed."""
+        begin = int(items.start[0])
+        low = int(np.searchsorted(self.first, begin, "right")) - 1
+        high = int(np.searchsorted(self.first, begin + int(items.count[0]), "left"))
+        return int(self.chunk_size[max(low, 0) : high].sum())
+
+    @property
+    def expands(self) -> bool:
+        """Whether decoded strings may be longer than what is stored."""
+        codecs = self.rows_table[:, P.VALUE_CODEC]
+        return self.any_staged or bool(((codecs == VALUE_FSST) | (codecs == VALUE_SCALAR)).any())
+
+
+def _plan(layout: PageLayout) -> PageProgram:
+    if isinstance(layout, MiniBlock):
+        return mini_block_read.plan(layout)
+    if isinstance(layout, FullZip):
+        return full_zip_read.plan(layout)
+    if isinstance(layout, ConstantPage):
+        return constant_read.plan(layout)
+    assert isinstance(layout, BlobPage)
+    raise UnsupportedFeature("blob pages are not supported by this version; leave the column out")
+
+
+def _one_chunk(items: int, rows: int) -> tuple[I64, I64, I64, I64]:
+    zero = np.zeros(1, np.int64)
+    return np.array([items], np.int64), zero, zero, np.array([rows], np.int64)
+
+
+def _level_room(session: Session, n: int) -> U16:
+    return session.arena.alloc(2 * n)[0].view(np.uint16)
+
+
+def _span_union(low: I64, high: I64) -> I64:
+    """The numbers in any of the spans [low, high), ascending."""
+    if not len(low):
+        return NO_COUNTS
+    if len(low) == 1:
+        return np.arange(int(low[0]), int(high[0]), dtype=np.int64)
+    return np.unique(
+        np.concatenate([np.arange(a, b, dtype=np.int64) for a, b in zip(low, high, strict=True)])
+    )

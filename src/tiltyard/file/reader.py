@@ -1,0 +1,219 @@
+"""Reading a .lance data file of version 2.1 or 2.2: projection, ranges and takes (file format; D40 to D47).
+
+`open_file` gives a cached `FileReader`. The file's bytes are one buffer, mapped or read whole by the store; the
+page tables of a column are built when it is first read. A read decodes every wanted column with one or a few
+kernel calls, whatever pages and chunks the rows lie in, and puts Arrow arrays together from the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tiltyard import runtime
+from tiltyard.encoding.levels.unravel import Layers
+from tiltyard.errors import CorruptFile, RowOutOfRange, TiltyardError, UnsupportedFeature
+from tiltyard.file.assemble import LeafPlan, Node, Planner
+from tiltyard.file.column import ColumnTable, Rows
+from tiltyard.file.values import Leaf, LeafReader, storage_bits
+from tiltyard.file.verify import verify_checksums
+from tiltyard.format.container import FileTail, FileVersion, parse_tail
+from tiltyard.format.schema import Field, Schema
+from tiltyard.session import Session, default_session
+from tiltyard.store.protocol import MIN_MAP_BYTES, Store
+
+#: Projections whose plan a reader keeps.
+MAX_PLANS = 16
+#: Bytes that a cached reader of a mapped file is accounted as, beside its tail.
+MAPPED_READER_BYTES = 4096
+
+READABLE = (FileVersion.V2_1, FileVersion.V2_2)
+
+
+def open_file(
+    store: Store, path: str, *, size: int | None = None, session: Session | None = None
+) -> FileReader:
+    """The reader of a data file; `size` in bytes where it is known.
+
+    Raises `ObjectNotFound`, `CorruptFile` (also where the size differs), `UnsupportedFeature` for versions
+    other than 2.1 and 2.2.
+    """
+    held = default_session() if session is None else session
+    key = (store.identity, path, "file", size)
+    found = held.maps.get(key)
+    if found is not None:
+        return found  # type: ignore[no-any-return]
+    reader = FileReader(store.map(path, size), path, held)
+    held.maps.put(key, reader, reader.nbytes)
+    return reader
+
+
+class FileReader:
+    """One data file. Safe to share among threads: what it builds lazily may be built twice, never half."""
+
+    def __init__(self, buffer: Any, path: str, session: Session) -> None:
+        self.path = path
+        self.session = session
+        self._buffer = buffer
+        self._source: npt.NDArray[np.uint8] = np.frombuffer(buffer, np.uint8)
+        self._tail: FileTail = parse_tail(buffer, buffer.size, path)
+        if self._tail.version not in READABLE:
+            raise UnsupportedFeature(
+                f"{path}: data files of version {self._tail.version.value} are not read by this version "
+                "(2.1 and 2.2 are)"
+            )
+        self._leaves: dict[tuple[int, str, tuple[bool, ...]], LeafReader] = {}
+        self._plans: list[tuple[tuple[Field, ...], Any, list[Node], list[LeafPlan]]] = []
+        self._own_columns: dict[int, int] | None = None
+        self._num_rows: int | None = None
+
+    @property
+    def version(self) -> FileVersion:
+        """Version of the file format."""
+        return self._tail.version
+
+    @property
+    def schema(self) -> Schema:
+        """The file's own schema."""
+        return self._tail.schema
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the file."""
+        return self._tail.length
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that keeping this reader costs."""
+        held = self._buffer.size if self._buffer.size < MIN_MAP_BYTES else MAPPED_READER_BYTES
+        return int(held) + self._tail.nbytes
+
+    def read(
+        self,
+        fields: Sequence[Field],
+        columns: Mapping[int, int] | None,
+        rows: slice | npt.NDArray[np.int64],
+    ) -> list[Any]:
+        """One `pa.Array` per field, of the field's Arrow type, with the rows in the order asked for.
+
+        `fields` are top-level fields, pruned to what is wanted. `columns` maps the ids of leaf fields to
+        column numbers (None: as the file's own schema says); a leaf without one is all null. `rows` is a
+        slice (step 1) or an int64 array in any order, duplicates allowed.
+
+        Raises `RowOutOfRange`, `BatchTooLarge` where 32-bit offsets overflow, `CorruptFile`,
+        `UnsupportedFeature`.
+        """
+        wanted = self._rows(rows)
+        try:
+            nodes, leaves = self._plan(fields, columns)
+            decoded = self._decode(leaves, wanted)
+            return [node(self.session, decoded, wanted.total) for node in nodes]
+        except TiltyardError as error:
+            raise self._named(error) from error
+        except (ValueError, OverflowError, MemoryError) as error:
+            raise CorruptFile(str(error), self.path) from error
+
+    def boundaries(self, fields: Sequence[Field], columns: Mapping[int, int] | None) -> npt.NDArray[np.int64]:
+        """Row numbers at which some column of the fields begins a page, ascending, 0 included.
+
+        Ranges cut there decode no chunk twice, and stay slices of the file where pages allow it.
+        """
+        _, leaves = self._plan(fields, columns)
+        starts = [leaf.reader.table.page_rows[:-1] // leaf.scale for leaf in leaves]
+        return np.unique(np.concatenate(starts)) if starts else np.zeros(1, np.int64)
+
+    def verify(self) -> bool:
+        """Check the file's checksums (D8): False where it carries none. Raises `CorruptFile`."""
+        return verify_checksums(self._source, self._tail)
+
+    # -- planning --------------------------------------------------------------------------------
+
+    def _rows(self, rows: slice | npt.NDArray[np.int64]) -> Rows:
+        total = self.num_rows
+        if isinstance(rows, slice):
+            start = 0 if rows.start is None else int(rows.start)
+            stop = total if rows.stop is None else int(rows.stop)
+            if not 0 <= start <= stop <= total or rows.step not in (None, 1):
+                raise RowOutOfRange(f"{self.path}: rows {start} to {stop} of a file of {total} rows")
+            return Rows.range(start, stop)
+        if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= total):
+            bad = int(rows[(rows < 0) | (rows >= total)][0])
+            raise RowOutOfRange(f"{self.path}: row {bad} of a file of {total} rows (0 to {total - 1})")
+        return Rows.take(rows)
+
+    def _plan(
+        self, fields: Sequence[Field], columns: Mapping[int, int] | None
+    ) -> tuple[list[Node], list[LeafPlan]]:
+        for known_fields, known_columns, nodes, leaves in self._plans:
+            if (
+                known_columns is columns
+                and len(known_fields) == len(fields)
+                and all(a is b for a, b in zip(known_fields, fields, strict=True))
+            ):
+                return nodes, leaves
+        planner = Planner(self._columns() if columns is None else columns, self._open_leaf)
+        nodes = [planner.node(field) for field in fields]
+        plans = [*self._plans, (tuple(fields), columns, nodes, planner.leaves)]
+        self._plans = plans[-MAX_PLANS:]
+        return nodes, planner.leaves
+
+    def _columns(self) -> dict[int, int]:
+        if self._own_columns is None:
+            leaves = self.schema.leaves()
+            self._own_columns = {leaf.id: i for i, leaf in enumerate(leaves)}
+        return self._own_columns
+
+    def _open_leaf(self, column: int, field: Field, above: tuple[bool, ...]) -> LeafReader:
+        key = (column, field.logical_type, above)
+        found = self._leaves.get(key)
+        if found is None or found.type != field.arrow_type:
+            if not 0 <= column < len(self._tail.columns):
+                raise CorruptFile(
+                    f"field {field.name!r} is said to be in column {column} of {len(self._tail.columns)}"
+                )
+            arrow = field.arrow_type
+            layers = Layers.of((False, *reversed(above)))
+            pages = self._tail.columns[column]
+            try:
+                table = ColumnTable(self._source, pages, layers, storage_bits(arrow))
+                found = LeafReader(field.name, arrow, table, self._buffer)
+            except UnsupportedFeature as error:
+                raise UnsupportedFeature(f"column {field.name!r}: {error}") from error
+            except CorruptFile as error:
+                raise CorruptFile(f"column {field.name!r}: {error}") from error
+            self._leaves[key] = found
+        return found
+
+    # -- decoding --------------------------------------------------------------------------------
+
+    def _decode(self, leaves: list[LeafPlan], rows: Rows) -> list[Leaf]:
+        for leaf in leaves:
+            if leaf.reader.table.num_rows != self.num_rows * leaf.scale:
+                raise CorruptFile(
+                    f"column {leaf.reader.name!r} has {leaf.reader.table.num_rows} rows where the file has "
+                    f"{self.num_rows * leaf.scale}"
+                )
+        if len(leaves) > 1 and rows.total > 1:
+            estimate = sum(leaf.reader.bytes_per_row * leaf.scale for leaf in leaves) * rows.total
+            if estimate >= self.session.limits.parallel_bytes:
+                return runtime.parallel([partial(self._read_leaf, leaf, rows) for leaf in leaves])
+        return [self._read_leaf(leaf, rows) for leaf in leaves]
+
+    def _read_leaf(self, leaf: LeafPlan, rows: Rows) -> Leaf:
+        try:
+            return leaf.reader.read(self.session, rows.scaled(leaf.scale))
+        except TiltyardError as error:
+            raise type(error)(f"column {leaf.reader.name!r}: {error}") from error
+        except (ValueError, OverflowError) as error:
+            raise CorruptFile(f"column {leaf.reader.name!r}: {error}") from error
+
+    def _named(self, error: TiltyardError) -> TiltyardError:
+        if isinstance(error, CorruptFile):
+            return CorruptFile(str(error), self.path)
+        if self.path in str(error):
+            return error
+        return type(error)(f"{self.path}: {error}")

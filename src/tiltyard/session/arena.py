@@ -1,0 +1,128 @@
+"""Recycled memory for decoded buffers (D46).
+
+First touch of fresh memory runs at 0.75 GB/s on the measured machine, a warm slab at memory speed: so slabs
+that an array no longer uses go back to a list and serve the next read. Small buffers come from the ordinary
+allocator, which recycles them as well.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections import deque
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tiltyard import runtime
+from tiltyard.session.limits import MIB
+
+Bytes = npt.NDArray[np.uint8]
+
+#: Requests below this many bytes go to the allocator.
+SLAB_THRESHOLD_BYTES = 1 * MIB
+#: Slabs are whole multiples of this many bytes (one huge page).
+SLAB_UNIT_BYTES = 2 * MIB
+#: A free slab serves a request if it is at most this many times as large.
+SLAB_FIT = 2
+
+
+class _Slab:
+    """One anonymous mapping and the array over it."""
+
+    __slots__ = ("_memory", "address", "nbytes")
+
+    def __init__(self, nbytes: int) -> None:
+        # Private: after a fork both sides must write to copies of their own.
+        memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        advice = getattr(mmap, "MADV_HUGEPAGE", None)
+        if advice is not None:
+            try:
+                memory.madvise(advice)
+            except OSError:  # a kernel without huge pages: the slab works all the same
+                advice = None
+        self._memory = memory
+        self.address: int = np.frombuffer(memory, dtype=np.uint8).ctypes.data
+        self.nbytes = nbytes
+
+
+class _Loan:
+    """Base object of a handed-out buffer and array: when the last of both dies, the slab goes back.
+
+    The return is one append to a deque, which needs no lock: the garbage collector may run this anywhere.
+    """
+
+    __slots__ = ("__array_interface__", "_home", "_slab")
+
+    def __init__(self, slab: _Slab, nbytes: int, home: deque[_Slab]) -> None:
+        self._slab = slab
+        self._home = home
+        self.__array_interface__ = {
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (slab.address, False),
+            "version": 3,
+        }
+
+    def __del__(self) -> None:
+        self._home.append(self._slab)
+
+
+class Arena:
+    """Hands out writable memory that comes back by itself."""
+
+    def __init__(self, max_free_bytes: int) -> None:
+        self.max_free_bytes = max_free_bytes
+        self._lock = runtime.leaf_lock()
+        self._returned: deque[_Slab] = deque()
+        self._free: list[_Slab] = []
+        self._free_bytes = 0
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes in slabs that wait for their next use."""
+        with self._lock:
+            self._collect()
+            return self._free_bytes
+
+    def alloc(self, nbytes: int) -> tuple[Bytes, Any]:
+        """Writable uint8 array of `nbytes` bytes (content undefined) and the Arrow buffer over the same memory.
+
+        Write through the array before the buffer is given away. The memory is reused when both have died.
+        """
+        if nbytes < SLAB_THRESHOLD_BYTES:
+            array: Bytes = np.empty(nbytes, np.uint8)
+            return array, pa.py_buffer(array)
+        slab = self._take(nbytes)
+        loan = _Loan(slab, nbytes, self._returned)
+        return np.asarray(loan), pa.foreign_buffer(slab.address, nbytes, loan)
+
+    def renew_after_fork(self) -> None:
+        """A child starts with no free slabs and a lock of its own."""
+        self._lock = runtime.leaf_lock()
+        self._returned = deque()
+        self._free = []
+        self._free_bytes = 0
+
+    def _take(self, nbytes: int) -> _Slab:
+        with self._lock:
+            self._collect()
+            best = -1
+            for i, slab in enumerate(self._free):
+                fits = nbytes <= slab.nbytes <= nbytes * SLAB_FIT + SLAB_UNIT_BYTES
+                if fits and (best < 0 or slab.nbytes < self._free[best].nbytes):
+                    best = i
+            if best >= 0:
+                slab = self._free.pop(best)
+                self._free_bytes -= slab.nbytes
+                return slab
+        return _Slab(-(-nbytes // SLAB_UNIT_BYTES) * SLAB_UNIT_BYTES)
+
+    def _collect(self) -> None:
+        while self._returned:
+            slab = self._returned.popleft()
+            self._free.append(slab)
+            self._free_bytes += slab.nbytes
+        while self._free_bytes > self.max_free_bytes:
+            self._free_bytes -= self._free.pop(0).nbytes

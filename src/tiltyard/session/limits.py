@@ -1,0 +1,30 @@
+"""The named bounds of a session, each with its unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+INT32_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on what a session keeps and on what one read may produce.
+
+    `cache_bytes`: metadata, page tables and dictionaries kept. `map_files`: whole files kept mapped or
+    read (the kernel bounds the number of maps). `map_bytes`: bytes of such files that are held in memory
+    rather than mapped. `arena_bytes`: decoded buffers that no array uses any more, kept for the next read.
+    `offset_limit`: largest value of a 32-bit offset in an array that is returned.
+    `parallel_bytes`: decoded bytes below which a read stays on the calling thread.
+    """
+
+    cache_bytes: int = 256 * MIB
+    map_files: int = 4096
+    map_bytes: int = 256 * MIB
+    arena_bytes: int = 1 * GIB
+    offset_limit: int = INT32_MAX
+    parallel_bytes: int = 4 * MIB
