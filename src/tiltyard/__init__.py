@@ -1,3 +1,60 @@
-"""Tiltyard: the open Lance lakehouse in Python."""
+"""Tiltyard: the open Lance lakehouse in Python.
+
+>>> import tiltyard as ty
+>>> flights = ty.create_table("flights.lance", data)
+>>> flights.scan(columns=["id"], where="delay > 60").to_arrow()
+
+`tiltyard.lance` has the names of the official package. Importing this module loads neither numpy nor pyarrow:
+what needs them is loaded when it is first named.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "connect": "tiltyard.lake",
+    "create_table": "tiltyard.lake",
+    "open_table": "tiltyard.lake",
+    "Table": "tiltyard.lake",
+    "LanceDataset": "tiltyard.dataset",
+    "Session": "tiltyard.session",
+    "write_dataset": "tiltyard.dataset",
+}
+
+if TYPE_CHECKING:
+    from tiltyard.dataset import LanceDataset as LanceDataset
+    from tiltyard.dataset import write_dataset as write_dataset
+    from tiltyard.lake import Table as Table
+    from tiltyard.lake import connect as connect
+    from tiltyard.lake import create_table as create_table
+    from tiltyard.lake import open_table as open_table
+    from tiltyard.session import Session as Session
+
+__all__ = [
+    "LanceDataset",
+    "Session",
+    "Table",
+    "__version__",
+    "connect",
+    "create_table",
+    "open_table",
+    "write_dataset",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'tiltyard' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,46 @@
+"""Datasets: the facade over tables, with the names and meanings of the official Python API."""
+
+from __future__ import annotations
+
+from tiltyard.dataset.fragment import LanceFragment, write_fragments
+from tiltyard.dataset.lance_dataset import LanceDataset, dataset
+from tiltyard.dataset.lance_schema import LanceSchema
+from tiltyard.dataset.metadata import (
+    DataFile,
+    DeletionFile,
+    FragmentMetadata,
+    RowDatasetVersionMeta,
+    RowIdMeta,
+)
+from tiltyard.dataset.operations import LanceOperation
+from tiltyard.dataset.progress import FragmentWriteProgress, NoopFragmentWriteProgress
+from tiltyard.dataset.scanner import ColumnOrdering, LanceScanner, ScannerBuilder
+from tiltyard.dataset.stats import DataStatistics, FieldStatistics, LanceStats
+from tiltyard.dataset.tags import Tags
+from tiltyard.dataset.transaction import Transaction
+from tiltyard.dataset.write import write_dataset
+
+__all__ = [
+    "ColumnOrdering",
+    "DataFile",
+    "DataStatistics",
+    "DeletionFile",
+    "FieldStatistics",
+    "FragmentMetadata",
+    "FragmentWriteProgress",
+    "LanceDataset",
+    "LanceFragment",
+    "LanceOperation",
+    "LanceScanner",
+    "LanceSchema",
+    "LanceStats",
+    "NoopFragmentWriteProgress",
+    "RowDatasetVersionMeta",
+    "RowIdMeta",
+    "ScannerBuilder",
+    "Tags",
+    "Transaction",
+    "dataset",
+    "write_dataset",
+    "write_fragments",
+]

@@ -1,0 +1,307 @@
+"""One fragment of a dataset, and writing fragments without committing them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tiltyard.dataset.handle import open_root, refuse, session_of
+from tiltyard.dataset.metadata import DataFile, FragmentMetadata
+from tiltyard.dataset.operations import LanceOperation
+from tiltyard.dataset.progress import ToldProgress
+from tiltyard.dataset.scanner import LanceScanner, ScannerBuilder, build
+from tiltyard.dataset.source import read_source
+from tiltyard.dataset.transaction import Transaction
+from tiltyard.errors import InvalidInput, RowOutOfRange, TableAlreadyExists
+from tiltyard.format.fragment import Fragment
+from tiltyard.format.schema import Schema
+from tiltyard.format.version import FileVersion
+from tiltyard.table import write as table_write
+from tiltyard.table.delete import mark_deleted, offsets_of
+from tiltyard.table.fit import new_schema
+from tiltyard.table.snapshot import Snapshot, open_latest
+from tiltyard.table.take import Taker, row_numbers
+from tiltyard.table.versions import latest_or_none
+
+if TYPE_CHECKING:
+    from tiltyard.dataset.lance_dataset import LanceDataset
+    from tiltyard.session import Session
+    from tiltyard.store import Store
+
+DEFAULT_VERSION = "2.2"
+DEFAULT_MAX_BYTES_PER_FILE = table_write.MAX_BYTES_PER_FILE
+
+
+class LanceFragment:
+    """A horizontal slice of one version of a dataset."""
+
+    def __init__(
+        self, dataset: LanceDataset, fragment_id: int | None, *, fragment: Fragment | None = None
+    ) -> None:
+        if fragment is None:
+            fragment = None if fragment_id is None else dataset._held.fragment(fragment_id)
+            if fragment is None:
+                raise InvalidInput(f"version {dataset._held.version} has no fragment {fragment_id}")
+        self._ds = dataset
+        self._snapshot: Snapshot = dataset._held
+        self._fragment = fragment
+
+    def __repr__(self) -> str:
+        names = [each.path for each in self._fragment.files]
+        return f"LanceFragment(id={self._fragment.id}, data_files={names})"
+
+    def __reduce__(self) -> Any:
+        return LanceFragment, (self._ds._pinned(self._snapshot), self._fragment.id)
+
+    # -- facts -----------------------------------------------------------------------------------
+
+    @property
+    def fragment_id(self) -> int:
+        """Its id."""
+        return self._fragment.id
+
+    @property
+    def metadata(self) -> FragmentMetadata:
+        """Its facts, as a commit takes them."""
+        return FragmentMetadata.from_fragment(self._fragment)
+
+    @property
+    def schema(self) -> Any:
+        """The dataset's `pa.Schema`."""
+        return self._snapshot.schema.arrow
+
+    @property
+    def physical_schema(self) -> Any:
+        """The `pa.Schema` of the fields that the fragment's files hold."""
+        held = {id for file in self._fragment.files for id in file.fields}
+        schema = self._snapshot.schema
+        paths = [
+            (*(each.name for each in schema.ancestors(leaf.id)), leaf.name)
+            for leaf in schema.leaves()
+            if leaf.id in held
+        ]
+        return schema.project(paths).arrow
+
+    @property
+    def physical_rows(self) -> int:
+        """Rows, deleted ones included."""
+        return self._fragment.physical_rows
+
+    @property
+    def num_deletions(self) -> int:
+        """Deleted rows."""
+        return 0 if self._fragment.deletion is None else self._fragment.deletion.rows
+
+    def data_files(self) -> list[DataFile]:
+        """Its data files."""
+        return [DataFile.from_fact(each) for each in self._fragment.files]
+
+    def deletion_file(self) -> str | None:
+        """The path of its deletion file below the table's root, None when nothing is deleted."""
+        deletion = self._fragment.deletion
+        return None if deletion is None else deletion.path(self._fragment.id)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def scanner(self, **options: Any) -> LanceScanner:
+        """A scanner of this fragment; options as for `LanceDataset.scanner`."""
+        builder = ScannerBuilder(None, self._snapshot)
+        builder.with_fragments([self])
+        return build(builder, options)
+
+    def to_table(self, columns: Any = None, filter: Any = None, **options: Any) -> Any:
+        """Its rows as a `pa.Table`."""
+        return self.scanner(columns=columns, filter=filter, **options).to_table()
+
+    def to_batches(self, **options: Any) -> Iterator[Any]:
+        """Its rows as `pa.RecordBatch`es."""
+        return self.scanner(**options).to_batches()
+
+    def to_pandas(self, columns: Any = None, filter: Any = None, **options: Any) -> Any:
+        """Its rows as a `pandas.DataFrame`."""
+        return self.to_table(columns, filter, **options).to_pandas()
+
+    def count_rows(self, filter: str | None = None) -> int:
+        """Its live rows, or those that pass the filter."""
+        return self.scanner(columns=[], filter=filter).count_rows()
+
+    def head(self, num_rows: int) -> Any:
+        """Its first rows as a `pa.Table`."""
+        return self.scanner(limit=num_rows).to_table()
+
+    def take(self, indices: Any, columns: Any = None) -> Any:
+        """Rows by number within the fragment (live rows count), any order, as a `pa.Table`."""
+        numbers = row_numbers(indices)
+        rows = self._fragment.num_rows
+        if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= rows):
+            bad = int(numbers.min()) if int(numbers.min()) < 0 else int(numbers.max())
+            raise RowOutOfRange(f"index {bad} out of range for {rows} rows of fragment {self._fragment.id}")
+        position = self._snapshot.fragments.position(self._fragment.id)
+        assert position is not None
+        live = self._snapshot.fragments.physical_rows - self._snapshot.fragments.deleted_rows
+        return Taker(self._snapshot, columns).rows_at(numbers + int(live[:position].sum()))
+
+    # -- deleting --------------------------------------------------------------------------------
+
+    def delete(self, predicate: str) -> FragmentMetadata | None:
+        """The fragment with the rows that match deleted too, uncommitted; None when no row is left."""
+        offsets = offsets_of(self._snapshot, self._fragment, predicate)
+        return self._without(offsets)
+
+    def delete_rows(self, offsets: Iterable[int]) -> FragmentMetadata | None:
+        """The fragment with the rows at these physical offsets deleted too, uncommitted; None when none is
+        left.
+        """
+        numbers = row_numbers(list(offsets))
+        if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= self.physical_rows):
+            raise RowOutOfRange(
+                f"offsets {int(numbers.min())} to {int(numbers.max())} do not lie within the "
+                f"{self.physical_rows} "
+                f"rows of fragment {self._fragment.id}"
+            )
+        return self._without(np.unique(numbers).astype(np.uint32))
+
+    def _without(self, offsets: Any) -> FragmentMetadata | None:
+        if not len(offsets):
+            return self.metadata
+        changed = mark_deleted(self._snapshot, self._fragment, offsets)
+        return None if changed is None else FragmentMetadata.from_fragment(changed)
+
+    # -- making ----------------------------------------------------------------------------------
+
+    @staticmethod
+    def create(
+        dataset_uri: Any,
+        data: Any,
+        fragment_id: int | None = None,
+        schema: Any = None,
+        max_rows_per_group: int | None = None,
+        progress: Any = None,
+        mode: str = "append",
+        *,
+        data_storage_version: str | None = None,
+        use_legacy_format: bool | None = None,
+        storage_options: dict[str, Any] | None = None,
+        namespace_client: Any = None,
+        table_id: Any = None,
+        session: Any = None,
+    ) -> FragmentMetadata:
+        """Write all of the data as one uncommitted fragment. `max_rows_per_group` has no meaning any more."""
+        refuse(use_legacy_format=use_legacy_format, namespace_client=namespace_client, table_id=table_id)
+        found = write_fragments(
+            data,
+            dataset_uri,
+            schema,
+            mode=mode,
+            max_rows_per_file=(1 << 31) - 1,
+            progress=progress,
+            data_storage_version=data_storage_version,
+            storage_options=storage_options,
+            session=session,
+        )
+        if not found:
+            raise InvalidInput("the data has no rows, so that there is no fragment to make")
+        assert isinstance(found, list)
+        found[0].id = 0 if fragment_id is None else fragment_id
+        return found[0]
+
+
+def file_version(asked: str | None, snapshot: Snapshot | None) -> FileVersion:
+    """The version of new data files: the one asked for, else the table's, else the default."""
+    if asked is not None:
+        return FileVersion.parse(asked)
+    if snapshot is not None and snapshot.manifest.data_format is not None:
+        return FileVersion.parse(snapshot.manifest.data_format.version)
+    return FileVersion.parse(DEFAULT_VERSION)
+
+
+def place_of(destination: Any, storage_options: Any, session: Any) -> tuple[Store, Session, Snapshot | None]:
+    """Store, session and newest version (None: no table yet) of a URI, path or dataset."""
+    if hasattr(destination, "_held"):
+        return destination._store, destination._session, open_latest(destination._store, destination._session)
+    store, found = open_root(destination, storage_options), session_of(session)
+    exists = latest_or_none(store, found) is not None
+    return store, found, open_latest(store, found) if exists else None
+
+
+def write_fragments(
+    data: Any,
+    dataset_uri: Any,
+    schema: Any = None,
+    *,
+    return_transaction: bool = False,
+    mode: str = "append",
+    max_rows_per_file: int = table_write.MAX_ROWS_PER_FILE,
+    max_rows_per_group: int | None = None,
+    max_bytes_per_file: int = DEFAULT_MAX_BYTES_PER_FILE,
+    progress: Any = None,
+    data_storage_version: str | None = None,
+    use_legacy_format: bool | None = None,
+    storage_options: dict[str, Any] | None = None,
+    enable_stable_row_ids: bool = False,
+    target_bases: Any = None,
+    target_all_bases: bool | None = None,
+    initial_bases: Any = None,
+    base_store_params: Any = None,
+    external_blob_mode: str = "reference",
+    allow_external_blob_outside_bases: bool = False,
+    data_cache_bytes: int | None = None,
+    max_page_bytes: int | None = None,
+    namespace_client: Any = None,
+    table_id: Any = None,
+    session: Any = None,
+) -> list[FragmentMetadata] | Transaction:
+    """Write data files that no version names yet, for a later `LanceDataset.commit`.
+
+    `mode` is `append` (the data is fitted to the table's schema; a missing table is taken as a new one),
+    `overwrite` or `create`. Gives the fragments, or with `return_transaction` a transaction ready to be
+    committed. `max_rows_per_group`, `data_cache_bytes` and `max_page_bytes` are accepted and have no effect.
+    """
+    refuse(
+        use_legacy_format=use_legacy_format,
+        target_bases=target_bases,
+        target_all_bases=target_all_bases,
+        initial_bases=initial_bases,
+        base_store_params=base_store_params,
+        namespace_client=namespace_client,
+        table_id=table_id,
+    )
+    store, _, snapshot = place_of(dataset_uri, storage_options, session)
+    check_mode(mode)
+    if mode == "create" and snapshot is not None:
+        raise TableAlreadyExists(f"Dataset already exists: {store.uri}; append to or overwrite it instead")
+    version = file_version(data_storage_version, snapshot)
+    arrow, batches = read_source(data, schema)
+    target = table_schema(arrow, mode, snapshot, version)
+    fragments = table_write.write_fragments(
+        store,
+        target,
+        batches,
+        table_write.WriteOptions(max_rows_per_file, max_bytes_per_file, version),
+        arrow_schema=arrow,
+        progress=None if progress is None else ToldProgress(progress),
+    )
+    found = [FragmentMetadata.from_fragment(each) for each in fragments]
+    if not return_transaction:
+        return found
+    if mode == "append" and snapshot is not None:
+        return Transaction(snapshot.version, LanceOperation.Append(found))
+    from tiltyard.dataset.lance_schema import LanceSchema
+
+    read_version = 0 if snapshot is None else snapshot.version
+    return Transaction(read_version, LanceOperation.Overwrite(LanceSchema(target), found))
+
+
+def check_mode(mode: str) -> None:
+    """Raise `InvalidInput` for an unknown mode."""
+    if mode not in ("create", "append", "overwrite"):
+        raise InvalidInput(f"mode must be 'create', 'append' or 'overwrite', found {mode!r}")
+
+
+def table_schema(arrow: Any, mode: str, snapshot: Snapshot | None, version: FileVersion) -> Schema:
+    """The schema to write to: the table's when appending to one, else a new one of the data's."""
+    if mode == "append" and snapshot is not None:
+        return snapshot.schema
+    return new_schema(arrow, version)

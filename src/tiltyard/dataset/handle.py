@@ -1,0 +1,129 @@
+"""What every face of a dataset stands on: a store, a session, the version it shows, and when to look for a
+newer one.
+
+A handle is a snapshot: it shows one version until told otherwise, and never changes under a reader's feet.
+Two settings change that. `freshness` in seconds lets reads move on to the newest version once the last look
+is older than that; `'latest'` looks before every read. Writes through a handle always build on the newest
+version.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from tiltyard import runtime
+from tiltyard.errors import InvalidInput, InvalidUri, UnsupportedFeature
+from tiltyard.session import Session, default_session
+from tiltyard.store import open_store
+from tiltyard.table.snapshot import Snapshot, open_latest
+
+if TYPE_CHECKING:
+    from tiltyard.store import Store
+
+LATEST = "latest"
+"""The freshness that looks for a newer version before every read."""
+
+
+class Handle:
+    """The state of a dataset handle. Safe to share among threads: a refresh swaps one reference."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        *,
+        root: Store | None = None,
+        freshness: float | None = None,
+        newest_known: Snapshot | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        default_scan_options: Mapping[str, Any] | None = None,
+        read_params: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._held = snapshot
+        self._root = snapshot.store if root is None else root
+        self._freshness = freshness
+        self._looked = runtime.monotonic() if freshness is not None else 0.0
+        # The newest version that this handle's owner has seen; None when an old version was opened outright.
+        self._newest_known = newest_known
+        self._storage_options = None if storage_options is None else dict(storage_options)
+        self._default_scan_options = None if default_scan_options is None else dict(default_scan_options)
+        self._read_params = read_params
+
+    @property
+    def _snapshot(self) -> Snapshot:
+        """The version to read, renewed first where the handle's freshness asks for it."""
+        if self._freshness is not None and runtime.monotonic() - self._looked >= self._freshness:
+            self._look()
+        return self._held
+
+    def _look(self) -> None:
+        newest = open_latest(self._held.store, self._held.session)
+        self._looked = runtime.monotonic()
+        if newest.version != self._held.version or newest.manifest is not self._held.manifest:
+            self._move(newest)
+
+    def _move(self, snapshot: Snapshot) -> None:
+        """Show another version, which is the newest one as far as we know."""
+        self._held = snapshot
+        self._newest_known = snapshot
+
+    @property
+    def _store(self) -> Store:
+        return self._held.store
+
+    @property
+    def _session(self) -> Session:
+        return self._held.session
+
+    @property
+    def uri(self) -> str:
+        """Where the table is."""
+        return self._root.uri
+
+    @property
+    def version(self) -> int:
+        """The version that this handle shows."""
+        return self._snapshot.version
+
+
+def open_root(uri: Any, storage_options: Mapping[str, Any] | None) -> Store:
+    """The store at a path or URI. Raises `InvalidUri` for anything else."""
+    if isinstance(uri, os.PathLike):
+        uri = os.fspath(uri)
+    if not isinstance(uri, str) or not uri:
+        raise InvalidUri(f"a table's location is a path or URI, found {uri!r}")
+    if uri.startswith("~"):
+        uri = os.path.expanduser(uri)
+    return open_store(uri, storage_options)
+
+
+def session_of(session: Any) -> Session:
+    """The session given, or the process-wide one."""
+    if session is None:
+        return default_session()
+    if not isinstance(session, Session):
+        raise InvalidInput(f"session must be a tiltyard Session, found {type(session).__name__}")
+    return session
+
+
+def seconds_of(freshness: Any) -> float | None:
+    """A freshness setting in seconds: None (never look), a number or timedelta, or 'latest' (0)."""
+    if freshness is None:
+        return None
+    if freshness == LATEST:
+        return 0.0
+    seconds = freshness.total_seconds() if isinstance(freshness, timedelta) else freshness
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or seconds < 0:
+        raise InvalidInput(
+            f"freshness must be None, a number of seconds, a timedelta or {LATEST!r}, found {freshness!r}"
+        )
+    return float(seconds)
+
+
+def refuse(**arguments: Any) -> None:
+    """Raise `UnsupportedFeature` naming the first argument that is given (not None, not False)."""
+    for name, value in arguments.items():
+        if value is not None and value is not False:
+            raise UnsupportedFeature(f"argument {name!r} is not supported by this version of tiltyard")

@@ -1,0 +1,189 @@
+"""`LanceDataset` and `dataset()`: the handle that people hold, made of its faces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from tiltyard.dataset.handle import Handle, open_root, refuse, seconds_of, session_of
+from tiltyard.dataset.reading import ReadFace, open_reference
+from tiltyard.dataset.writing import WriteFace
+from tiltyard.errors import InvalidInput
+from tiltyard.table.snapshot import open_snapshot
+
+
+class LanceDataset(ReadFace, WriteFace):
+    """A table, seen at one version. Share it among threads, pickle it, use it in forked children.
+
+    A handle shows the version it was opened at until `checkout_latest()`, a write through it, or its
+    `freshness` moves it on: None (never by itself), a number of seconds or a timedelta (a read looks for a
+    newer version when the last look is older), or `'latest'` (every read looks). Deletes always see the
+    newest version.
+    """
+
+    def __init__(
+        self,
+        uri: Any,
+        version: int | str | None = None,
+        block_size: int | None = None,
+        index_cache_size: int | None = None,
+        metadata_cache_size: int | None = None,
+        commit_lock: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
+        serialized_manifest: bytes | None = None,
+        default_scan_options: Mapping[str, Any] | None = None,
+        metadata_cache_size_bytes: int | None = None,
+        index_cache_size_bytes: int | None = None,
+        read_params: Mapping[str, Any] | None = None,
+        session: Any = None,
+        namespace_client: Any = None,
+        table_id: Any = None,
+        namespace_client_managed_versioning: bool = False,
+        base_store_params: Any = None,
+        *,
+        asof: Any = None,
+        freshness: Any = None,
+    ) -> None:
+        """Open a table; see `dataset`. Sizes of blocks and caches are accepted and have no effect: give a
+        session.
+        """
+        refuse(
+            commit_lock=commit_lock,
+            serialized_manifest=serialized_manifest,
+            namespace_client=namespace_client,
+            table_id=table_id,
+            namespace_client_managed_versioning=namespace_client_managed_versioning,
+            base_store_params=base_store_params,
+        )
+        seconds = seconds_of(freshness)
+        pinned = version is not None or asof is not None
+        if pinned and seconds is not None:
+            raise InvalidInput(
+                "a handle of a chosen version stays there: leave version and asof, or freshness, out"
+            )
+        if version is not None and asof is not None:
+            raise InvalidInput("give at most one of version and asof")
+        root = open_root(uri, storage_options)
+        found = session_of(session)
+        if version is None or isinstance(version, str):
+            snapshot = open_snapshot(root, found, tag=version, asof=None if asof is None else _moment(asof))
+        else:
+            snapshot = open_snapshot(root, found, version=_number(version))
+        Handle.__init__(
+            self,
+            snapshot,
+            root=root,
+            freshness=seconds,
+            newest_known=None if pinned else snapshot,
+            storage_options=storage_options,
+            default_scan_options=default_scan_options,
+            read_params=read_params,
+        )
+
+    def __repr__(self) -> str:
+        return f"LanceDataset({self.uri!r}, version={self._held.version})"
+
+    def __reduce__(self) -> Any:
+        return _reopened, (
+            self._root.uri,
+            self._held.manifest.branch,
+            self._held.version,
+            self._storage_options,
+            self._default_scan_options,
+            self._freshness,
+            None if self._newest_known is None else self._newest_known.version,
+        )
+
+
+def _reopened(
+    uri: str,
+    branch: str | None,
+    version: int,
+    storage_options: Mapping[str, Any] | None,
+    default_scan_options: Mapping[str, Any] | None,
+    freshness: float | None,
+    newest_known: int | None,
+) -> LanceDataset:
+    """A handle from its pickled form: the same version, opened again in this process."""
+    root = open_root(uri, storage_options)
+    first = LanceDataset._made(open_snapshot(root, session_of(None)), root=root)
+    snapshot = open_reference(root, first._held, (branch, version))
+    known = None
+    if newest_known is not None:
+        known = (
+            snapshot if newest_known == version else open_reference(root, first._held, (branch, newest_known))
+        )
+    return LanceDataset._made(
+        snapshot,
+        root=root,
+        freshness=freshness,
+        newest_known=known,
+        storage_options=storage_options,
+        default_scan_options=default_scan_options,
+    )
+
+
+def _number(version: Any) -> int:
+    if isinstance(version, bool) or not hasattr(version, "__index__"):
+        raise InvalidInput(f"a version is a number or a tag, found {version!r}")
+    return int(version.__index__())
+
+
+def _moment(asof: Any) -> datetime:
+    """A time as `datetime`: also a date, ISO 8601 text or a pandas timestamp."""
+    if isinstance(asof, datetime):
+        return asof.to_pydatetime(warn=False) if hasattr(asof, "to_pydatetime") else asof
+    if hasattr(asof, "year") and hasattr(asof, "month"):
+        return datetime(asof.year, asof.month, asof.day)
+    if isinstance(asof, str):
+        try:
+            return datetime.fromisoformat(asof)
+        except ValueError as error:
+            raise InvalidInput(f"asof {asof!r} is no ISO 8601 time") from error
+    raise InvalidInput(f"asof is a datetime or ISO 8601 text, found {asof!r}")
+
+
+def dataset(
+    uri: Any = None,
+    version: int | str | None = None,
+    asof: Any = None,
+    block_size: int | None = None,
+    commit_lock: Any = None,
+    index_cache_size: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    default_scan_options: Mapping[str, Any] | None = None,
+    metadata_cache_size_bytes: int | None = None,
+    index_cache_size_bytes: int | None = None,
+    read_params: Mapping[str, Any] | None = None,
+    session: Any = None,
+    namespace_client: Any = None,
+    table_id: Any = None,
+    base_store_params: Any = None,
+    *,
+    freshness: Any = None,
+) -> LanceDataset:
+    """Open a table at its newest version, at `version` (a number or a tag), or as it was at the time `asof`.
+
+    `storage_options`: `{"durable": False}` turns fsync off for writes. `freshness`: see `LanceDataset`.
+    Raises `InvalidUri`, `TableNotFound`, `VersionNotFound` and `TagNotFound` (which list what there is),
+    `CorruptFile` (which names the last good version) and `UnsupportedFeature`.
+    """
+    return LanceDataset(
+        uri,
+        version,
+        block_size=block_size,
+        index_cache_size=index_cache_size,
+        commit_lock=commit_lock,
+        storage_options=storage_options,
+        default_scan_options=default_scan_options,
+        metadata_cache_size_bytes=metadata_cache_size_bytes,
+        index_cache_size_bytes=index_cache_size_bytes,
+        read_params=read_params,
+        session=session,
+        namespace_client=namespace_client,
+        table_id=table_id,
+        base_store_params=base_store_params,
+        asof=asof,
+        freshness=freshness,
+    )

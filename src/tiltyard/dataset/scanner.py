@@ -1,0 +1,321 @@
+"""Scanners: a scan set up step by step, then read as a table, as batches, as a reader, or counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tiltyard.dataset.handle import refuse
+from tiltyard.errors import InvalidInput, UnsupportedFeature
+from tiltyard.table.plan import DEFAULT_BATCH_ROWS
+from tiltyard.table.scan import Scan, ScanRequest
+
+if TYPE_CHECKING:
+    from tiltyard.dataset.fragment import LanceFragment
+    from tiltyard.dataset.lance_dataset import LanceDataset
+    from tiltyard.table.snapshot import Snapshot
+
+ColumnsArgument = Sequence[str] | Mapping[str, str] | None
+
+
+@dataclass
+class ColumnOrdering:
+    """One key of an ordering: a column, ascending or not, nulls first or last."""
+
+    column_name: str
+    ascending: bool = True
+    nulls_first: bool = False
+
+
+class LanceScanner:
+    """A scan of one version, ready to run; it can run several times, also from several threads."""
+
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
+
+    @property
+    def projected_schema(self) -> Any:
+        """The `pa.Schema` of the result."""
+        return self._scan.schema
+
+    @property
+    def dataset_schema(self) -> Any:
+        """The `pa.Schema` of the whole dataset."""
+        return self._scan.snapshot.schema.arrow
+
+    def to_table(self) -> Any:
+        """The whole result as a `pa.Table`."""
+        return self._scan.table()
+
+    def to_batches(self) -> Iterator[Any]:
+        """The result as `pa.RecordBatch`es, in bounded memory."""
+        return self._scan.batches()
+
+    def to_reader(self) -> Any:
+        """The result as a `pa.RecordBatchReader`, in bounded memory."""
+        return pa.RecordBatchReader.from_batches(self._scan.schema, self._scan.batches())
+
+    def to_pandas(self, **kwargs: Any) -> Any:
+        """The whole result as a `pandas.DataFrame`; `kwargs` go to `pa.Table.to_pandas`."""
+        return self.to_table().to_pandas(**kwargs)
+
+    def count_rows(self) -> int:
+        """How many rows the scan gives; reads only what the filter needs."""
+        return self._scan.count()
+
+    def head(self, num_rows: int) -> Any:
+        """The first rows as a `pa.Table`."""
+        limit = self._scan.request.limit
+        first = num_rows if limit is None else min(limit, num_rows)
+        return Scan(self._scan.snapshot, _with(self._scan.request, limit=first)).table()
+
+    def explain_plan(self, verbose: bool = False) -> str:
+        """What the scan reads and in which order, as text."""
+        request, projection = self._scan.request, self._scan.projection
+        lines = [f"Scan {self._scan.snapshot.store.uri} version {self._scan.snapshot.version}"]
+        lines.append(f"  columns: {', '.join(each.name for each in projection.outputs) or '(none)'}")
+        lines.append(f"  reads: {', '.join(each.name for each in projection.fields) or '(nothing)'}")
+        if request.where is not None:
+            lines.append(f"  filter first, then gather: {request.where}")
+        if request.limit is not None or request.offset:
+            lines.append(f"  limit: {request.limit}, offset: {request.offset}")
+        if request.order_by:
+            lines.append(f"  order by: {', '.join(name for name, _, _ in request.order_by)}")
+        if verbose:
+            lines.append(f"  batch rows: {request.batch_rows}")
+        return "\n".join(lines)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+
+def _with(request: ScanRequest, **changes: Any) -> ScanRequest:
+    from dataclasses import replace
+
+    return replace(request, **changes)
+
+
+class ScannerBuilder:
+    """Collects what a scan should do; every method returns the builder."""
+
+    def __init__(self, ds: LanceDataset | None, snapshot: Snapshot | None = None) -> None:
+        self._snapshot = snapshot if snapshot is not None else ds._snapshot  # type: ignore[union-attr]
+        self._columns: ColumnsArgument = None
+        self._where: str | None = None
+        self._limit: int | None = None
+        self._offset = 0
+        self._batch_rows = DEFAULT_BATCH_ROWS
+        self._fragments: list[int] | None = None
+        self._row_id = False
+        self._row_address = False
+        self._strict = False
+        self._include_deleted = False
+        self._order: list[tuple[str, bool, bool]] = []
+        if ds is not None and ds._default_scan_options:
+            self.apply_defaults(ds._default_scan_options)
+
+    def apply_defaults(self, default_opts: Mapping[str, Any]) -> ScannerBuilder:
+        """Call the method of each name in the map with its value."""
+        names = {"with_row_id", "with_row_address", "columns", "filter", "limit", "offset", "batch_size"}
+        names |= {"strict_batch_size", "include_deleted_rows", "order_by", *_HINTS}
+        for name, value in default_opts.items():
+            if name not in names:
+                raise InvalidInput(
+                    f"default scan option {name!r} is unknown; there are {', '.join(sorted(names))}"
+                )
+            getattr(self, name)(value)
+        return self
+
+    def columns(self, cols: ColumnsArgument = None) -> ScannerBuilder:
+        """Names and dotted paths to read, or a map from result names to SQL expressions; None for all."""
+        self._columns = cols
+        return self
+
+    def filter(self, filter: Any) -> ScannerBuilder:
+        """SQL text that a row must satisfy."""
+        if filter is not None and not isinstance(filter, str):
+            raise UnsupportedFeature(
+                f'a filter of type {type(filter).__name__} is not supported; write it as SQL text, like "a '
+                f'> 1"'
+            )
+        self._where = filter
+        return self
+
+    def limit(self, n: int | None = None) -> ScannerBuilder:
+        """At most so many rows."""
+        self._limit = None if n is None else _count(n, "Limit")
+        return self
+
+    def offset(self, n: int | None = None) -> ScannerBuilder:
+        """Leave out so many rows first (after the filter)."""
+        self._offset = 0 if n is None else _count(n, "Offset")
+        return self
+
+    def batch_size(self, batch_size: int | None) -> ScannerBuilder:
+        """At most so many rows in a batch."""
+        if batch_size is not None:
+            self._batch_rows = _count(batch_size, "batch_size")
+        return self
+
+    def strict_batch_size(self, strict_batch_size: bool = False) -> ScannerBuilder:
+        """Whether every batch but the last has exactly `batch_size` rows."""
+        self._strict = bool(strict_batch_size)
+        return self
+
+    def with_row_id(self, with_row_id: bool = True) -> ScannerBuilder:
+        """Whether the result has `_rowid`."""
+        self._row_id = bool(with_row_id)
+        return self
+
+    def with_row_address(self, with_row_address: bool = True) -> ScannerBuilder:
+        """Whether the result has `_rowaddr`."""
+        self._row_address = bool(with_row_address)
+        return self
+
+    def with_fragments(self, fragments: Iterable[LanceFragment] | None) -> ScannerBuilder:
+        """Only these fragments, in this order."""
+        if fragments is not None:
+            self._fragments = [each.fragment_id for each in fragments]
+        return self
+
+    def include_deleted_rows(self, flag: bool) -> ScannerBuilder:
+        """Whether deleted rows come too, with a null row id; needs `with_row_id`."""
+        self._include_deleted = bool(flag)
+        return self
+
+    def order_by(self, orderings: Iterable[ColumnOrdering | str] | None) -> ScannerBuilder:
+        """Sort the result; a name alone means ascending, nulls last."""
+        self._order = []
+        for each in orderings or ():
+            if isinstance(each, str):
+                each = ColumnOrdering(each)
+            self._order.append((each.column_name, each.ascending, each.nulls_first))
+        return self
+
+    # -- hints that change no result; rows always come in table order ----------------------------
+
+    def batch_readahead(self, nbatches: int | None = None) -> ScannerBuilder:
+        """A hint; reading ahead is bounded by bytes here."""
+        return self
+
+    def fragment_readahead(self, nfragments: int | None = None) -> ScannerBuilder:
+        """A hint; see `batch_readahead`."""
+        return self
+
+    def scan_in_order(self, scan_in_order: bool = True) -> ScannerBuilder:
+        """A hint; rows always come in order."""
+        return self
+
+    def io_buffer_size(self, io_buffer_size: int | None) -> ScannerBuilder:
+        """A hint; see `batch_readahead`."""
+        return self
+
+    def late_materialization(self, late_materialization: Any) -> ScannerBuilder:
+        """A hint; columns that the filter does not need are always read after it."""
+        return self
+
+    def use_stats(self, use_stats: bool = True) -> ScannerBuilder:
+        """A hint."""
+        return self
+
+    def prefilter(self, prefilter: bool) -> ScannerBuilder:
+        """A hint; only searches tell the difference."""
+        return self
+
+    def use_scalar_index(self, use_scalar_index: bool = True) -> ScannerBuilder:
+        """A hint."""
+        return self
+
+    def batch_size_bytes(self, batch_size_bytes: int | None) -> ScannerBuilder:
+        """A hint; batches are bounded by rows here."""
+        return self
+
+    def to_scanner(self) -> LanceScanner:
+        """The scanner. Raises for unknown columns, bad SQL and contradictions; reads nothing."""
+        return LanceScanner(
+            Scan(
+                self._snapshot,
+                ScanRequest(
+                    columns=self._columns,
+                    where=self._where,
+                    limit=self._limit,
+                    offset=self._offset,
+                    batch_rows=self._batch_rows,
+                    fragments=self._fragments,
+                    row_id=self._row_id,
+                    row_address=self._row_address,
+                    full_batches=self._strict,
+                    include_deleted=self._include_deleted,
+                    order_by=tuple(self._order),
+                ),
+            )
+        )
+
+
+_HINTS = (
+    "batch_readahead",
+    "fragment_readahead",
+    "scan_in_order",
+    "io_buffer_size",
+    "late_materialization",
+    "use_stats",
+    "prefilter",
+    "use_scalar_index",
+    "batch_size_bytes",
+)
+_REFUSED = (
+    "nearest",
+    "full_text_query",
+    "index_segments",
+    "fast_search",
+    "blob_handling",
+    "scan_stats_callback",
+    "disable_scoring_autoprojection",
+    "row_addr_allowlist",
+    "row_addr_blocklist",
+)
+
+
+def build(builder: ScannerBuilder, options: Mapping[str, Any]) -> LanceScanner:
+    """The scanner that keyword arguments describe; those that are None keep the builder's setting."""
+    for name, value in options.items():
+        if value is None:
+            continue
+        if name in _REFUSED:
+            refuse(**{name: value})
+        elif name == "fragments":
+            builder.with_fragments(value)
+        elif name in _METHODS:
+            getattr(builder, name)(value)
+        else:
+            raise InvalidInput(f"a scan has no option {name!r}")
+    return builder.to_scanner()
+
+
+_METHODS = frozenset(
+    {
+        "columns",
+        "filter",
+        "limit",
+        "offset",
+        "batch_size",
+        "strict_batch_size",
+        "with_row_id",
+        "with_row_address",
+        "include_deleted_rows",
+        "order_by",
+        *_HINTS,
+    }
+)
+
+
+def _count(value: Any, what: str) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise InvalidInput(f"{what} must be a whole number, found {value!r}")
+    number = int(value.__index__())
+    if number < 0:
+        raise InvalidInput(f"{what} must be non-negative, found {number}")
+    return number

@@ -1,0 +1,197 @@
+"""`write_dataset`: data of any shape becomes a version of a table, new or old."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tiltyard import runtime
+from tiltyard.dataset.fragment import check_mode, file_version, place_of, table_schema
+from tiltyard.dataset.handle import refuse
+from tiltyard.dataset.progress import ToldProgress
+from tiltyard.dataset.source import read_source
+from tiltyard.dataset.transaction import with_message
+from tiltyard.errors import (
+    CommitConflict,
+    InvalidInput,
+    RetryableConflict,
+    StoreError,
+    TableAlreadyExists,
+)
+from tiltyard.format import transaction as facts
+from tiltyard.format.fragment import Fragment
+from tiltyard.format.names import Naming
+from tiltyard.table import write as table_write
+from tiltyard.table.apply import NewTable
+from tiltyard.table.commit import commit
+from tiltyard.table.snapshot import Snapshot, open_latest
+from tiltyard.table.write import WriteOptions, remove_files
+
+if TYPE_CHECKING:
+    from tiltyard.dataset.lance_dataset import LanceDataset
+    from tiltyard.session import Session
+    from tiltyard.store import Store
+
+MAX_CREATE_RACES = 3
+"""How often an append or overwrite that was to make the table finds that another one just did."""
+
+
+def write_dataset(
+    data_obj: Any,
+    uri: Any = None,
+    schema: Any = None,
+    mode: str = "create",
+    *,
+    max_rows_per_file: int = table_write.MAX_ROWS_PER_FILE,
+    max_rows_per_group: int | None = None,
+    max_bytes_per_file: int = table_write.MAX_BYTES_PER_FILE,
+    data_cache_bytes: int | None = None,
+    max_page_bytes: int | None = None,
+    commit_lock: Any = None,
+    progress: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+    data_storage_version: str | None = None,
+    use_legacy_format: bool | None = None,
+    enable_v2_manifest_paths: bool = True,
+    enable_stable_row_ids: bool = False,
+    auto_cleanup_options: Any = None,
+    commit_message: str | None = None,
+    transaction_properties: Mapping[str, str] | None = None,
+    initial_bases: Any = None,
+    target_bases: Any = None,
+    target_all_bases: bool | None = None,
+    base_store_params: Any = None,
+    external_blob_mode: str = "reference",
+    allow_external_blob_outside_bases: bool = False,
+    blob_pack_file_size_threshold: int | None = None,
+    namespace_client: Any = None,
+    table_id: Any = None,
+    session: Any = None,
+) -> LanceDataset:
+    """Write data as a new version and give a handle of it.
+
+    `data_obj`: an Arrow table, batch, reader, dataset; a pandas or Polars frame; a dict of lists; a list of
+    dicts; or an iterable of record batches with `schema`. `uri`: a path, URI or dataset. `mode`: `create`
+    (the table must not exist), `append` (fitted to the table's schema, widened where that is safe) or
+    `overwrite`; the last two make a missing table. Files end at `max_rows_per_file` rows or
+    `max_bytes_per_file` bytes. `progress` is a `FragmentWriteProgress` or a function of the rows written.
+    `data_storage_version`: `2.1`, `2.2` or `stable`.
+
+    Everything is durable when this returns, unless `storage_options={"durable": False}`. Raises
+    `TableAlreadyExists`, `SchemaMismatch` (both schemas side by side), `InvalidInput`, `UnsupportedFeature`,
+    and what a commit raises. `max_rows_per_group`, `data_cache_bytes` and `max_page_bytes` have no effect.
+    """
+    refuse(
+        commit_lock=commit_lock,
+        use_legacy_format=use_legacy_format,
+        auto_cleanup_options=auto_cleanup_options,
+        initial_bases=initial_bases,
+        target_bases=target_bases,
+        target_all_bases=target_all_bases,
+        base_store_params=base_store_params,
+        blob_pack_file_size_threshold=blob_pack_file_size_threshold,
+        namespace_client=namespace_client,
+        table_id=table_id,
+    )
+    check_mode(mode)
+    if uri is None:
+        raise InvalidInput("uri says where to write the table")
+    store, found, snapshot = place_of(uri, storage_options, session)
+    if mode == "create" and snapshot is not None:
+        raise TableAlreadyExists(f"Dataset already exists: {store.uri}; append to or overwrite it instead")
+    version = file_version(data_storage_version, None if mode == "overwrite" else snapshot)
+    write = _Write(
+        store,
+        found,
+        mode,
+        WriteOptions(max_rows_per_file, max_bytes_per_file, version),
+        None if progress is None else ToldProgress(progress),
+        with_message(transaction_properties, commit_message),
+        "V2" if enable_v2_manifest_paths else "V1",
+        NewTable(data_version=version.value, stable_row_ids=enable_stable_row_ids),
+    )
+    arrow, batches = read_source(data_obj, schema)
+    after = write.run(arrow, batches, snapshot)
+    from tiltyard.dataset.lance_dataset import LanceDataset
+
+    options = getattr(uri, "_storage_options", storage_options)
+    return LanceDataset._made(after, storage_options=options, newest_known=after)
+
+
+class _Write:
+    """One call: where, how, and the loop around a create race."""
+
+    def __init__(
+        self,
+        store: Store,
+        session: Session,
+        mode: str,
+        options: WriteOptions,
+        progress: ToldProgress | None,
+        properties: dict[str, str],
+        naming: Naming,
+        new_table: NewTable,
+    ) -> None:
+        self._store = store
+        self._session = session
+        self._mode = mode
+        self._options = options
+        self._progress = progress
+        self._properties = properties
+        self._naming = naming
+        self._new_table = new_table
+
+    def run(self, arrow: Any, batches: Iterator[Any], snapshot: Snapshot | None) -> Snapshot:
+        schema = table_schema(arrow, self._mode, snapshot, self._options.version)
+        fragments = table_write.write_fragments(
+            self._store, schema, batches, self._options, arrow_schema=arrow, progress=self._progress
+        )
+        for _ in range(MAX_CREATE_RACES):
+            try:
+                return self._commit(snapshot, fragments, schema)
+            except (CommitConflict, StoreError) as error:
+                raced = snapshot is None and isinstance(error, RetryableConflict) and self._mode != "create"
+                if not raced:
+                    remove_files(self._store, fragments)  # a definite answer: no version names them
+                    raise
+            # Another writer made the table between our look and our commit: build on it.
+            snapshot = open_latest(self._store, self._session)
+            if self._mode == "append":
+                self._check_same_fields(fragments, schema, snapshot)
+        remove_files(self._store, fragments)
+        raise RetryableConflict(
+            f"{self._store.uri} was made and removed again and again meanwhile; try again"
+        )
+
+    def _commit(self, snapshot: Snapshot | None, fragments: list[Fragment], schema: Any) -> Snapshot:
+        operation: facts.Operation
+        if self._mode == "append" and snapshot is not None:
+            operation = facts.Append(tuple(fragments))
+        else:
+            operation = facts.Overwrite(tuple(fragments), schema)
+        transaction = facts.Transaction(
+            0 if snapshot is None else snapshot.version, str(runtime.uuid4()), operation, self._properties
+        )
+        return commit(
+            self._store,
+            transaction,
+            session=self._session,
+            base=snapshot,
+            strict=self._mode == "create",
+            naming=self._naming,
+            new_table=self._new_table,
+        )
+
+    def _check_same_fields(self, fragments: list[Fragment], schema: Any, snapshot: Snapshot) -> None:
+        """Files written for a table of our own making fit another's only if its fields have the same ids."""
+        from tiltyard.table.fit import side_by_side
+
+        if [(each.id, each.name, each.logical_type) for each in schema.walk()] == [
+            (each.id, each.name, each.logical_type) for each in snapshot.schema.walk()
+        ]:
+            return
+        remove_files(self._store, fragments)
+        raise RetryableConflict(
+            f"{self._store.uri} was made with another schema while this append was to make it; append again\n"
+            + side_by_side(snapshot.schema, schema.arrow)
+        )

@@ -1,0 +1,281 @@
+"""The writing face of a dataset: deletes, inserts, restores, settings, and raw commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from tiltyard import runtime
+from tiltyard.dataset.handle import Handle, open_root, refuse, session_of
+from tiltyard.dataset.operations import LanceOperation, operation_to_fact
+from tiltyard.dataset.transaction import Transaction, with_message
+from tiltyard.errors import InvalidInput, TableNotFound, UnsupportedFeature
+from tiltyard.format import transaction as facts
+from tiltyard.table import commit as table_commit
+from tiltyard.table.apply import NewTable
+from tiltyard.table.delete import CONFLICT_RETRIES, RETRY_SECONDS, delete
+from tiltyard.table.restore import restore
+from tiltyard.table.snapshot import Snapshot, open_latest
+from tiltyard.table.versions import latest_or_none
+
+if TYPE_CHECKING:
+    from typing import Self
+
+COMMIT_TIMEOUT = timedelta(minutes=30)
+MapUpdates = Mapping[str, str | None]
+
+
+class WriteFace(Handle):
+    """Everything that makes a version. After it the handle shows the version that it made."""
+
+    def delete(
+        self,
+        predicate: str,
+        *,
+        conflict_retries: int = CONFLICT_RETRIES,
+        retry_timeout: timedelta = timedelta(seconds=RETRY_SECONDS),
+    ) -> dict[str, int]:
+        """Delete the rows for which `predicate` (SQL) is true, decided on the newest version whatever this
+        handle shows. Gives `{"num_deleted_rows": n}`.
+        """
+        if not isinstance(predicate, str):
+            raise UnsupportedFeature(
+                f"a predicate of type {type(predicate).__name__} is not supported; write it as SQL text"
+            )
+        done = delete(
+            self._store,
+            self._session,
+            predicate,
+            conflict_retries=conflict_retries,
+            retry_seconds=retry_timeout.total_seconds(),
+        )
+        self._move(done.snapshot)
+        return {"num_deleted_rows": done.rows}
+
+    def truncate_table(self) -> None:
+        """Delete every row; schema, config and history stay."""
+        self.delete("true")
+
+    def restore(self, *, force: bool = False) -> dict[str, Any]:
+        """Make the version shown the newest one again, as a new version.
+
+        Gives the new version and those that it leaves behind. Where others have committed since this handle
+        last looked at the newest version, raises `RetryableConflict` naming those versions, unless `force`.
+        """
+        shown = self._held
+        base = self._newest_known
+        if base is None or force:
+            base = open_latest(self._store, self._session)
+        done = restore(shown, base, force=force)
+        self._move(done.snapshot)
+        return {
+            "version": done.snapshot.version,
+            "restored_version": done.version,
+            "superseded_versions": list(done.superseded),
+        }
+
+    def insert(self, data: Any, *, mode: str = "append", **options: Any) -> None:
+        """Write data into this dataset; see `write_dataset`."""
+        from tiltyard.dataset.write import write_dataset
+
+        handle: Any = self
+        self._move(write_dataset(data, handle, mode=mode, **options)._held)
+
+    # -- settings --------------------------------------------------------------------------------
+
+    def update_config(self, values: MapUpdates, *, replace: bool = False) -> dict[str, str]:
+        """Set config values (None deletes the key); gives the config after."""
+        after = self._update(config_updates=_map(values, replace))
+        return dict(after.manifest.config)
+
+    def delete_config_keys(self, keys: Iterable[str]) -> None:
+        """Delete config values."""
+        self._update(config_updates=_map(dict.fromkeys(keys), False))
+
+    def update_metadata(self, values: MapUpdates, *, replace: bool = False) -> dict[str, str]:
+        """Set the table's own metadata (None deletes the key); gives the metadata after."""
+        after = self._update(table_metadata_updates=_map(values, replace))
+        return dict(after.manifest.table_metadata)
+
+    def update_schema_metadata(self, values: MapUpdates, *, replace: bool = False) -> dict[str, str]:
+        """Set the schema's metadata (None deletes the key); gives the metadata after."""
+        after = self._update(schema_metadata_updates=_map(values, replace))
+        return {key: value.decode("utf-8", "replace") for key, value in after.schema.metadata.items()}
+
+    def replace_schema_metadata(self, new_metadata: Mapping[str, str]) -> None:
+        """Put this metadata in the place of the schema's."""
+        self._update(schema_metadata_updates=_map(new_metadata, True))
+
+    def update_field_metadata(
+        self, field_updates: Mapping[str, MapUpdates], *, replace: bool = False
+    ) -> None:
+        """Set metadata of fields, named by path (None deletes the key)."""
+        schema = self._snapshot.schema
+        by_id = {schema.field(path).id: _map(values, replace) for path, values in field_updates.items()}
+        self._update(field_metadata_updates=by_id)
+
+    def replace_field_metadata(self, field_name: str, new_metadata: Mapping[str, str]) -> None:
+        """Put this metadata in the place of a field's."""
+        self.update_field_metadata({field_name: new_metadata}, replace=True)
+
+    def _update(self, **updates: Any) -> Snapshot:
+        return self._commit_now(facts.UpdateConfig(**updates))
+
+    def _commit_now(self, operation: facts.Operation) -> Snapshot:
+        """Commit an operation planned on the version shown, and show the version that it makes."""
+        base = self._snapshot
+        transaction = facts.Transaction(base.version, str(runtime.uuid4()), operation)
+        after = table_commit.commit(base.store, transaction, session=base.session, base=base)
+        self._move(after)
+        return after
+
+    # -- raw commits -----------------------------------------------------------------------------
+
+    @classmethod
+    def commit(
+        cls,
+        base_uri: Any,
+        operation: LanceOperation.BaseOperation | Transaction,
+        read_version: int | None = None,
+        commit_lock: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
+        enable_v2_manifest_paths: bool | None = None,
+        detached: bool | None = False,
+        max_retries: int = table_commit.MAX_RETRIES,
+        *,
+        commit_message: str | None = None,
+        enable_stable_row_ids: bool | None = None,
+        namespace_client: Any = None,
+        table_id: Any = None,
+        namespace_client_managed_versioning: bool = False,
+        base_store_params: Any = None,
+        commit_timeout: timedelta | None = COMMIT_TIMEOUT,
+        session: Any = None,
+    ) -> Self:
+        """Commit an operation on fragments that were written before, and give a handle of the new version.
+
+        `base_uri` is a path, URI or dataset (which stays as it is). `read_version` is the version that the
+        operation was planned on, needed by all but Overwrite and Restore. Fragments whose files are part of
+        the table already, or were since `read_version`, or are missing, are refused. `max_retries=0` with an
+        Overwrite is strict: it becomes the version right after `read_version`, or fails.
+
+        Raises `RetryableConflict`, `IncompatibleTransaction`, `TooMuchContention`, `OutcomeUnknown`,
+        `InvalidInput`.
+        """
+        refuse(
+            commit_lock=commit_lock,
+            detached=detached,
+            namespace_client=namespace_client,
+            table_id=table_id,
+            namespace_client_managed_versioning=namespace_client_managed_versioning,
+            base_store_params=base_store_params,
+        )
+        store, found = _place(base_uri, storage_options, session)
+        transaction = _raw_transaction(operation, read_version, commit_message)
+        fact = transaction.to_fact()
+        after = table_commit.commit(
+            store,
+            fact,
+            session=found,
+            base=None,
+            strict=max_retries == 0 and isinstance(fact.operation, facts.Overwrite),
+            max_retries=max_retries,
+            timeout=(commit_timeout or COMMIT_TIMEOUT).total_seconds(),
+            naming="V1" if enable_v2_manifest_paths is False else "V2",
+            foreign_fragments=True,
+            force=isinstance(fact.operation, facts.Restore),
+            new_table=NewTable(
+                data_version=_data_version(fact.operation), stable_row_ids=bool(enable_stable_row_ids)
+            ),
+        )
+        return cls._made(after, storage_options=storage_options, newest_known=after)  # type: ignore[attr-defined]
+
+    @classmethod
+    def commit_batch(
+        cls,
+        dest: Any,
+        transactions: Sequence[Transaction],
+        commit_lock: Any = None,
+        storage_options: Mapping[str, Any] | None = None,
+        enable_v2_manifest_paths: bool | None = None,
+        detached: bool | None = False,
+        max_retries: int = table_commit.MAX_RETRIES,
+        base_store_params: Any = None,
+        commit_timeout: timedelta | None = COMMIT_TIMEOUT,
+    ) -> dict[str, Any]:
+        """Commit several appends as one version. Gives the dataset and the merged transaction."""
+        if not transactions:
+            raise InvalidInput("there are no transactions to commit")
+        fragments = []
+        for each in transactions:
+            if not isinstance(each.operation, LanceOperation.Append):
+                raise UnsupportedFeature("only appends can be committed together")
+            fragments += list(each.operation.fragments)
+        merged = Transaction(
+            min(each.read_version for each in transactions), LanceOperation.Append(fragments)
+        )
+        made = cls.commit(
+            dest,
+            merged,
+            commit_lock=commit_lock,
+            storage_options=storage_options,
+            enable_v2_manifest_paths=enable_v2_manifest_paths,
+            detached=detached,
+            max_retries=max_retries,
+            base_store_params=base_store_params,
+            commit_timeout=commit_timeout,
+        )
+        return {"dataset": made, "merged": merged}
+
+    @staticmethod
+    def drop(
+        base_uri: Any, storage_options: Mapping[str, Any] | None = None, ignore_not_found: bool | None = None
+    ) -> None:
+        """Delete a table with all its versions and files. Raises `TableNotFound` unless
+        `ignore_not_found`.
+        """
+        store = open_root(base_uri, storage_options)
+        if latest_or_none(store, session_of(None)) is None:
+            if ignore_not_found:
+                return
+            raise TableNotFound(f"no Lance table at {store.uri} to drop")
+        store.delete_tree("")
+
+
+def _place(destination: Any, storage_options: Any, session: Any) -> tuple[Any, Any]:
+    if hasattr(destination, "_held"):
+        return destination._store, destination._session
+    return open_root(destination, storage_options), session_of(session)
+
+
+def _raw_transaction(operation: Any, read_version: int | None, message: str | None) -> Transaction:
+    if isinstance(operation, Transaction):
+        if read_version is not None and read_version != operation.read_version:
+            raise InvalidInput(
+                f"the transaction was planned on version {operation.read_version}; leave read_version out"
+            )
+        properties = with_message(operation.transaction_properties, message)
+        return Transaction(operation.read_version, operation.operation, operation.uuid, properties)
+    operation_to_fact(operation)  # raises TypeError for what is no operation
+    if read_version is None:
+        if not isinstance(operation, (LanceOperation.Overwrite, LanceOperation.Restore)):
+            raise InvalidInput("read_version is required for all operations except Overwrite and Restore")
+        read_version = 0
+    return Transaction(read_version, operation, transaction_properties=with_message(None, message))
+
+
+def _map(values: MapUpdates, replace: bool) -> facts.UpdateMap:
+    for key, value in values.items():
+        if not isinstance(key, str) or not (value is None or isinstance(value, str)):
+            raise InvalidInput(f"keys and values must be text, found {key!r}: {value!r}")
+    return facts.UpdateMap(tuple(values.items()), replace)
+
+
+def _data_version(operation: facts.Operation) -> str:
+    """The version of the files of an Overwrite; it becomes the table's default."""
+    if isinstance(operation, facts.Overwrite):
+        for fragment in operation.fragments:
+            for file in fragment.files:
+                return f"{file.major}.{file.minor}"
+    return "2.2"

@@ -1,0 +1,8 @@
+"""The plain face: tables by path, in the words of everyday work. It delegates to `tiltyard.dataset`."""
+
+from __future__ import annotations
+
+from tiltyard.lake.directory import Directory, connect
+from tiltyard.lake.table import Scan, Table, create_table, open_table
+
+__all__ = ["Directory", "Scan", "Table", "connect", "create_table", "open_table"]

@@ -1,0 +1,43 @@
+"""Datasets, scanners, operations and transactions."""
+
+from __future__ import annotations
+
+from tiltyard.dataset import (
+    ColumnOrdering,
+    DataFile,
+    DataStatistics,
+    FieldStatistics,
+    FragmentMetadata,
+    LanceDataset,
+    LanceFragment,
+    LanceOperation,
+    LanceScanner,
+    LanceSchema,
+    LanceStats,
+    ScannerBuilder,
+    Tags,
+    Transaction,
+    dataset,
+    write_dataset,
+)
+from tiltyard.dataset.transaction import COMMIT_MESSAGE_KEY as LANCE_COMMIT_MESSAGE_KEY
+
+__all__ = [
+    "LANCE_COMMIT_MESSAGE_KEY",
+    "ColumnOrdering",
+    "DataFile",
+    "DataStatistics",
+    "FieldStatistics",
+    "FragmentMetadata",
+    "LanceDataset",
+    "LanceFragment",
+    "LanceOperation",
+    "LanceScanner",
+    "LanceSchema",
+    "LanceStats",
+    "ScannerBuilder",
+    "Tags",
+    "Transaction",
+    "dataset",
+    "write_dataset",
+]

@@ -1,0 +1,318 @@
+"""How incoming data fits a table's schema: columns by name, missing nullable ones left out, types widened if
+safe.
+
+The answer is a *fit*, made once per incoming schema; applying it to a batch copies nothing unless a type
+changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import types
+
+from tiltyard.errors import InvalidInput, SchemaMismatch, UnsupportedFeature
+from tiltyard.format.schema import Field, Schema
+from tiltyard.format.version import FileVersion
+from tiltyard.table.projection import SYSTEM_FIELDS
+
+FLOAT_DIGITS = {16: 11, 32: 24, 64: 53}  # bits of an integer that a float of this width holds exactly
+UNIT_ORDER = ("s", "ms", "us", "ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """`schema`: the table's fields that the data brings, in the table's order. `sources[i]`: column of field
+    i.
+    """
+
+    schema: Schema
+    sources: tuple[int, ...]
+    unchanged: bool
+    """Whether every column has the field's very type."""
+
+    def apply(self, batch: Any) -> Any:
+        """The `pa.RecordBatch` with the columns of `schema`.
+
+        Raises `SchemaMismatch` for values that the wider type cannot take and `InvalidInput` for nulls in a
+        field that is not nullable, naming the column.
+        """
+        arrays = [batch.column(at) for at in self.sources]
+        if not self.unchanged:
+            arrays = [_converted(each, field) for each, field in zip(arrays, self.schema.fields, strict=True)]
+        for array, field in zip(arrays, self.schema.fields, strict=True):
+            refuse_nulls(array, field, field.name)
+        if arrays:
+            return pa.RecordBatch.from_arrays(arrays, schema=self.schema.arrow)
+        from tiltyard.table.unit_reader import batch_of
+
+        return batch_of([], self.schema.arrow, batch.num_rows)
+
+
+def new_schema(arrow: Any, version: FileVersion) -> Schema:
+    """The schema of a new table for data of this Arrow schema.
+
+    Raises `InvalidInput` for empty, duplicate, dotted and reserved names, `UnsupportedFeature` for types
+    without a place in files of `version`; both name the column.
+    """
+    for name in arrow.names:
+        if name in SYSTEM_FIELDS:
+            raise InvalidInput(f"column name {name!r} is reserved for a pseudo column; rename the column")
+    schema = Schema.from_arrow(arrow)
+    check_version(schema, version)
+    return schema
+
+
+def check_version(schema: Schema, version: FileVersion) -> None:
+    """Refuse types that files of `version` cannot hold (case E15)."""
+    if version is FileVersion.V2_2:
+        return
+    for field in schema.walk():
+        if field.logical_type == "map":
+            raise UnsupportedFeature(
+                f"column {field.name!r} is a map, which needs data files of version 2.2; this write asks for "
+                f"{version.value}: write with data_storage_version='2.2'"
+            )
+
+
+def fit(table: Schema, arrow: Any) -> Fit:
+    """Match incoming columns with the table's fields by name.
+
+    Raises `SchemaMismatch`, showing both schemas side by side, for unknown columns, missing columns that are
+    not nullable, and types that do not widen safely.
+    """
+    _refuse_bad_names(arrow)
+    problems: list[str] = []
+    fields: list[Field] = []
+    sources: list[int] = []
+    for field in table.fields:
+        at = arrow.get_field_index(field.name)
+        if at < 0:
+            if not field.nullable:
+                problems.append(f"column {field.name!r} is missing and may not be null")
+            continue
+        fitted = _fit_field(field, arrow.field(at), field.name, problems)
+        if fitted is not None:
+            fields.append(fitted)
+            sources.append(at)
+    known = {field.name for field in table.fields}
+    problems += [f"column {name!r} is not in the table" for name in arrow.names if name not in known]
+    if problems:
+        raise SchemaMismatch(f"{'; '.join(problems)}\n{side_by_side(table, arrow)}")
+    schema = Schema(tuple(fields), table.metadata)
+    unchanged = all(
+        field.arrow_type.equals(arrow.field(at).type) for field, at in zip(fields, sources, strict=True)
+    )
+    return Fit(schema, tuple(sources), unchanged)
+
+
+def _refuse_bad_names(arrow: Any) -> None:
+    seen: set[str] = set()
+    for name in arrow.names:
+        if not name:
+            raise InvalidInput("the data has a column with an empty name; give every column a name")
+        if name in seen:
+            raise InvalidInput(f"the data has two columns named {name!r}; names must be unique")
+        seen.add(name)
+
+
+def side_by_side(table: Schema, arrow: Any) -> str:
+    """Both schemas as text, a column a line: the table's left, the data's right, by name."""
+    rows = [("table", "data")]
+    for field in table.fields:
+        at = arrow.get_field_index(field.name)
+        rows.append((_shown(field.arrow_field), "(missing)" if at < 0 else _shown(arrow.field(at))))
+    known = {field.name for field in table.fields}
+    rows += [("(missing)", _shown(each)) for each in arrow if each.name not in known]
+    width = max(len(left) for left, _ in rows)
+    return "\n".join(f"  {left:<{width}} | {right}" for left, right in rows)
+
+
+def _shown(field: Any) -> str:
+    return f"{field.name}: {field.type}{'' if field.nullable else ' not null'}"
+
+
+def _fit_field(field: Field, given: Any, path: str, problems: list[str]) -> Field | None:
+    """The part of the field's tree that the data brings; None when it does not fit (then a problem is
+    noted).
+    """
+    kind = _storage(given.type)
+    if field.logical_type == "struct" and field.children and types.is_struct(kind) and not field.is_packed:
+        return _fit_struct(field, kind, path, problems)
+    wanted = field.arrow_type
+    if field.logical_type == "json" and not types.is_large_binary(kind):
+        raise UnsupportedFeature(
+            f"column {path!r}: JSON text is not converted to the binary form that the table holds; write it "
+            f"to a "
+            "string column, or as lance.json with binary JSON in large_binary"
+        )
+    if alike(kind, wanted) or widens(kind, wanted):
+        return field
+    problems.append(f"column {path!r} has type {wanted}, the data has {given.type}")
+    return None
+
+
+def _fit_struct(field: Field, kind: Any, path: str, problems: list[str]) -> Field | None:
+    children: list[Field] = []
+    before = len(problems)
+    for child in field.children:
+        at = kind.get_field_index(child.name)
+        if at < 0:
+            if not child.nullable:
+                problems.append(f"column {path}.{child.name!r} is missing and may not be null")
+            continue
+        fitted = _fit_field(child, kind.field(at), f"{path}.{child.name}", problems)
+        if fitted is not None:
+            children.append(fitted)
+    known = {child.name for child in field.children}
+    given = [kind.field(i).name for i in range(kind.num_fields)]
+    problems += [f"column '{path}.{name}' is not in the table" for name in given if name not in known]
+    if len(problems) > before or not children:
+        if len(problems) == before:
+            problems.append(f"column {path!r}: the data brings none of the struct's fields")
+        return None
+    fitted_children = tuple(children)
+    return field if fitted_children == field.children else replace(field, children=fitted_children)
+
+
+def _storage(kind: Any) -> Any:
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def alike(given: Any, wanted: Any) -> bool:
+    """Whether two types hold the same values in the same layout: names of list items, nullability and
+    extension types set aside, children of structs in any order.
+    """
+    given, wanted = _storage(given), _storage(wanted)
+    if given.equals(wanted):
+        return True
+    if given.id != wanted.id:
+        return False
+    if types.is_struct(wanted):
+        names = {wanted.field(i).name for i in range(wanted.num_fields)}
+        if {given.field(i).name for i in range(given.num_fields)} != names:
+            return False
+        return all(alike(given.field(name).type, wanted.field(name).type) for name in names)
+    if types.is_map(wanted):
+        return alike(given.key_type, wanted.key_type) and alike(given.item_type, wanted.item_type)
+    if types.is_fixed_size_list(wanted):
+        return given.list_size == wanted.list_size and alike(given.value_type, wanted.value_type)
+    if types.is_list(wanted) or types.is_large_list(wanted):
+        return alike(given.value_type, wanted.value_type)
+    return False
+
+
+def widens(given: Any, wanted: Any) -> bool:
+    """Whether every value of type `given` has an equal value of type `wanted`, so that an append may
+    convert.
+    """
+    if types.is_null(given):
+        return True
+    if types.is_dictionary(given):
+        return bool(given.value_type.equals(wanted)) or widens(given.value_type, wanted)
+    if types.is_integer(given):
+        return _integer_widens(given, wanted)
+    if types.is_floating(given):
+        return bool(types.is_floating(wanted) and given.bit_width < wanted.bit_width)
+    if types.is_decimal(given):
+        if not types.is_decimal(wanted) or given.scale > wanted.scale:
+            return False
+        return bool(given.precision - given.scale <= wanted.precision - wanted.scale)
+    if _is_text(given) or _is_bytes(given):
+        return _is_text(wanted) if _is_text(given) else _is_bytes(wanted)
+    if types.is_timestamp(given) and types.is_timestamp(wanted):
+        return given.tz == wanted.tz and UNIT_ORDER.index(given.unit) < UNIT_ORDER.index(wanted.unit)
+    if types.is_duration(given) and types.is_duration(wanted):
+        return UNIT_ORDER.index(given.unit) < UNIT_ORDER.index(wanted.unit)
+    if (types.is_list(given) or types.is_large_list(given)) and (
+        types.is_list(wanted) or types.is_large_list(wanted)
+    ):
+        return alike(given.value_type, wanted.value_type) or widens(given.value_type, wanted.value_type)
+    return False
+
+
+def _integer_widens(given: Any, wanted: Any) -> bool:
+    signed = types.is_signed_integer(given)
+    digits = given.bit_width - signed
+    if types.is_floating(wanted):
+        return bool(digits <= FLOAT_DIGITS[wanted.bit_width])
+    if not types.is_integer(wanted):
+        return False
+    if types.is_signed_integer(wanted):
+        return bool(digits <= wanted.bit_width - 1)
+    return bool(not signed and digits <= wanted.bit_width)
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _is_bytes(kind: Any) -> bool:
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind))
+
+
+def _converted(array: Any, field: Field) -> Any:
+    wanted = field.arrow_type
+    array = plain(array)
+    if array.type.equals(wanted):
+        return array
+    try:
+        return convert(array, wanted)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SchemaMismatch(
+            f"column {field.name!r}: cannot bring {array.type} to {wanted}: {error}"
+        ) from error
+
+
+def plain(array: Any) -> Any:
+    """The array with every extension type replaced by its storage."""
+    if isinstance(array, pa.ExtensionArray):
+        return plain(array.storage)
+    return array
+
+
+def convert(array: Any, wanted: Any) -> Any:
+    """The array as type `wanted`, which is alike or wider: structs by child name, lists by their items."""
+    array = plain(array)
+    if array.type.equals(wanted):
+        return array
+    if types.is_struct(wanted) and types.is_struct(array.type):
+        children = [convert(array.field(array.type.get_field_index(each.name)), each.type) for each in wanted]
+        mask = None if array.null_count == 0 else array.is_null()
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)
+    return array.cast(wanted)
+
+
+def refuse_nulls(array: Any, field: Field, path: str) -> None:
+    """Raise `InvalidInput` for a null where the schema forbids one, at any depth; what nulls hide does not
+    count.
+    """
+    if not field.nullable and array.null_count:
+        raise InvalidInput(
+            f"column {path!r} has {array.null_count} null values, but the schema says that it is not nullable"
+        )
+    if not field.children or _all_nullable(field):
+        return
+    if types.is_struct(array.type):
+        flat = array if array.null_count == 0 else array.drop_null()
+        for child in field.children:
+            at = array.type.get_field_index(child.name)
+            if at >= 0:
+                refuse_nulls(flat.field(at), child, f"{path}.{child.name}")
+    elif types.is_map(array.type):
+        entries = field.children[0]
+        whole = array if array.null_count == 0 else array.drop_null()
+        for child, values in zip(entries.children, (whole.keys, whole.items), strict=True):
+            refuse_nulls(values, child, f"{path}.{child.name}")
+    elif isinstance(array, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray)):
+        refuse_nulls(array.flatten(), field.children[0], f"{path}.{field.children[0].name}")
+
+
+def _all_nullable(field: Field) -> bool:
+    """Whether nothing below can fail; map keys are never null in Arrow, which checks them itself."""
+    if field.logical_type == "map":
+        value = field.children[0].children[1]
+        return value.nullable and _all_nullable(value)
+    return all(child.nullable and _all_nullable(child) for child in field.children)

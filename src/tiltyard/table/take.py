@@ -1,0 +1,280 @@
+"""Takes: rows by number in scan order, by row id, or by row address; order and duplicates are kept.
+
+A row number counts live rows over all fragments. Without stable row ids a row id is the address
+`fragment << 32 | offset` (table format, section 13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tiltyard.errors import InvalidInput, RowOutOfRange
+from tiltyard.format.flags import uses_stable_row_ids
+from tiltyard.format.fragment import Fragment
+from tiltyard.table.deletions import load_deletions, physical_offsets, without_deleted
+from tiltyard.table.fragment_columns import FragmentColumns
+from tiltyard.table.projection import ColumnsLike, Projection, project
+from tiltyard.table.scan import live_rows
+from tiltyard.table.system_columns import FRAGMENT_SHIFT, row_ids
+from tiltyard.table.unit_reader import UnitReader
+
+if TYPE_CHECKING:
+    from tiltyard.table.snapshot import Snapshot
+
+OFFSET_MASK = (1 << FRAGMENT_SHIFT) - 1
+Int64s = npt.NDArray[np.int64]
+
+
+class Taker:
+    """Takes with one choice of columns from one snapshot; worth keeping, since it remembers what it looked
+    up.
+
+    Safe among threads: what it keeps is only ever added to.
+    """
+
+    def __init__(self, snapshot: Snapshot, columns: ColumnsLike = None, *, row_id: bool = False) -> None:
+        self.snapshot = snapshot
+        self.projection: Projection = project(snapshot.schema, columns, row_id=row_id, nested_as_struct=True)
+        self._reader = UnitReader(snapshot, self.projection)
+        self._columns = FragmentColumns(snapshot, self.projection.fields)
+        live = live_rows(snapshot)
+        self._starts: Int64s = np.cumsum(live) - live
+        self.rows = int(live.sum())
+        self._lone: Fragment | None = None
+        self._file: Any = None
+        self._part: Any = None
+        if len(live) == 1:
+            self._prepare_lone(snapshot.fragments[0])
+
+    def _prepare_lone(self, fragment: Fragment) -> None:
+        """The common case, one fragment in one file with nothing deleted, is read without any planning."""
+        layout = self._columns.layout(fragment)
+        if fragment.deletion is None and layout.whole and self.projection.direct:
+            self._part = layout.parts[0]
+            self._file = self._columns.open(fragment, fragment.files[self._part.file])
+            self._lone = fragment
+
+    # -- by number -------------------------------------------------------------------------------
+
+    def rows_at(self, indices: Any) -> Any:
+        """A `pa.Table` of the rows with these numbers (any integers), in this order.
+
+        Raises `RowOutOfRange` for a number below 0 or past the end.
+        """
+        numbers = row_numbers(indices)
+        if len(numbers):
+            self._check_range(numbers)
+        if self._lone is not None:
+            arrays = self._file.read(self._part.fields, self._part.columns, numbers)
+            batch = pa.RecordBatch.from_arrays(arrays, schema=self.projection.schema)
+            return pa.Table.from_batches([batch])
+        if not len(numbers):
+            return self._empty()
+        positions = np.searchsorted(self._starts, numbers, side="right") - 1
+        # Fragments without live rows share their start with the next one; the last of them holds the row.
+        return self._gather(positions, numbers - self._starts[positions], numbers)
+
+    def _check_range(self, numbers: Int64s) -> None:
+        low, high = int(numbers.min()), int(numbers.max())
+        if low < 0 or high >= self.rows:
+            bad = low if low < 0 else high
+            raise RowOutOfRange(
+                f"index {bad} out of range for {self.rows} rows"
+                + ("" if bad >= 0 or self.rows == 0 else f"; rows are numbered from 0 to {self.rows - 1}")
+            )
+
+    # -- by address ------------------------------------------------------------------------------
+
+    def rows_at_addresses(self, addresses: Any) -> Any:
+        """A `pa.Table` of the live rows at these addresses, in this order; deleted rows are left out.
+
+        Raises `RowOutOfRange` for an address whose fragment or offset the version does not have.
+        """
+        wanted = row_addresses(addresses)
+        if not len(wanted):
+            return self._empty()
+        positions, offsets = self._places(wanted)
+        keep = self._live(positions, offsets)
+        return self._gather_physical(positions[keep], offsets[keep], None)
+
+    def rows_with_ids(self, ids: Any) -> Any:
+        """A `pa.Table` of the live rows with these row ids, in this order; ids of no live row are left out.
+
+        Where ids are addresses, one of a fragment that the version does not have raises `RowOutOfRange`.
+        """
+        if not uses_stable_row_ids(self.snapshot.manifest):
+            return self.rows_at_addresses(ids)
+        wanted = row_addresses(ids)
+        known, places, offsets = self._id_index()
+        if not len(known) or not len(wanted):
+            return self._empty()
+        at = np.searchsorted(known, wanted)
+        at[at == len(known)] = 0
+        at = at[known[at] == wanted]
+        return self._gather_physical(places[at], offsets[at], None)
+
+    def _id_index(self) -> tuple[npt.NDArray[np.uint64], Int64s, Int64s]:
+        """Live stable row ids, sorted, with fragment position and physical offset of each."""
+        ids: list[Any] = []
+        places: list[Int64s] = []
+        offsets: list[Int64s] = []
+        for position in range(len(self._starts)):
+            fragment = self.snapshot.fragments[position]
+            found = row_ids(self.snapshot, fragment)
+            if found is None:
+                continue
+            every = np.arange(len(found), dtype=np.int64)
+            live = every[without_deleted(load_deletions(self.snapshot, fragment), every)]
+            ids.append(found[live])
+            places.append(np.full(len(live), position, dtype=np.int64))
+            offsets.append(live)
+        if not ids:
+            return np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.int64)
+        every_id = np.concatenate(ids)
+        order = np.argsort(every_id, kind="stable")
+        return every_id[order], np.concatenate(places)[order], np.concatenate(offsets)[order]
+
+    def _places(self, addresses: npt.NDArray[np.uint64]) -> tuple[Int64s, Int64s]:
+        fragments = (addresses >> np.uint64(FRAGMENT_SHIFT)).astype(np.int64)
+        offsets = (addresses & np.uint64(OFFSET_MASK)).astype(np.int64)
+        ids = np.asarray(self.snapshot.fragments.ids).astype(np.int64)
+        positions = np.searchsorted(ids, fragments)
+        physical = np.asarray(self.snapshot.fragments.physical_rows).astype(np.int64)
+        inside = positions < len(ids)
+        positions[~inside] = 0
+        inside &= (ids[positions] == fragments) if len(ids) else False
+        if not inside.all():
+            bad = int(fragments[~inside][0])
+            raise RowOutOfRange(
+                f"row address in fragment {bad}, which version {self.snapshot.version} does not have"
+            )
+        outside = offsets >= physical[positions]
+        if outside.any():
+            bad = int(np.flatnonzero(outside)[0])
+            raise RowOutOfRange(
+                f"row address with offset {int(offsets[bad])} in fragment {int(fragments[bad])}, "
+                f"which has {int(physical[positions[bad]])} rows"
+            )
+        return positions, offsets
+
+    def _live(self, positions: Int64s, offsets: Int64s) -> npt.NDArray[np.bool_]:
+        keep = np.ones(len(positions), dtype=bool)
+        for position in np.unique(positions):
+            deleted = load_deletions(self.snapshot, self.snapshot.fragments[int(position)])
+            if deleted is not None:
+                here = positions == position
+                keep[here] = without_deleted(deleted, offsets[here])
+        return keep
+
+    # -- gathering -------------------------------------------------------------------------------
+
+    def _gather(self, positions: Int64s, live: Int64s, numbers: Int64s) -> Any:
+        """Rows at live positions of fragments, in the order given."""
+        offsets = live.copy()
+        for position in np.unique(positions):
+            deleted = load_deletions(self.snapshot, self.snapshot.fragments[int(position)])
+            if deleted is not None:
+                here = positions == position
+                offsets[here] = physical_offsets(deleted, live[here])
+        return self._gather_physical(positions, offsets, numbers)
+
+    def _gather_physical(self, positions: Int64s, offsets: Int64s, numbers: Int64s | None) -> Any:
+        """Rows at physical offsets of fragments, in the order given; `numbers` only serve `_rowoffset`."""
+        if not len(positions):
+            return self._empty()
+        if numbers is None:
+            numbers = self._numbers(positions, offsets)
+        if (np.diff(positions) >= 0).all():
+            bounds = np.flatnonzero(np.diff(positions)) + 1
+            batches = [
+                self._read(int(positions[part[0]]), offsets[part], numbers[part])
+                for part in np.split(np.arange(len(positions)), bounds)
+            ]
+            return pa.Table.from_batches(batches, self.projection.schema)
+        order = np.argsort(positions, kind="stable")
+        table = self._gather_physical(positions[order], offsets[order], numbers[order])
+        back = np.empty(len(order), dtype=np.int64)
+        back[order] = np.arange(len(order))
+        if not table.num_columns:
+            return table
+        return table.unify_dictionaries().combine_chunks().take(pa.array(back))
+
+    def _numbers(self, positions: Int64s, offsets: Int64s) -> Int64s:
+        """Row numbers of live rows at physical offsets."""
+        if "_rowoffset" not in self.projection.system:
+            return offsets
+        numbers = self._starts[positions] + offsets
+        for position in np.unique(positions):
+            deleted = load_deletions(self.snapshot, self.snapshot.fragments[int(position)])
+            if deleted is not None:
+                here = positions == position
+                numbers[here] -= np.searchsorted(deleted, offsets[here])
+        return numbers
+
+    def _read(self, position: int, offsets: Int64s, numbers: Int64s) -> Any:
+        fragment = self.snapshot.fragments[position]
+        arrays = self._columns.read(fragment, offsets) if self._columns.fields else []
+        return self._reader.outputs(fragment, offsets, arrays, len(offsets), numbers.astype(np.uint64))
+
+    def _empty(self) -> Any:
+        return self.projection.schema.empty_table()
+
+
+def take(snapshot: Snapshot, indices: Any, columns: ColumnsLike = None) -> Any:
+    """Rows by number as a `pa.Table`; see `Taker.rows_at`."""
+    return Taker(snapshot, columns).rows_at(indices)
+
+
+def row_numbers(indices: Any) -> Int64s:
+    """Row numbers as int64. Raises `InvalidInput` for what is not a flat list of whole numbers."""
+    values = _flat(indices)
+    if values.dtype.kind == "u" and len(values) and int(values.max()) > np.iinfo(np.int64).max:
+        raise RowOutOfRange(f"index {int(values.max())} is past every table")
+    return values.astype(np.int64, copy=False)
+
+
+def row_addresses(addresses: Any) -> npt.NDArray[np.uint64]:
+    """Row ids or addresses as uint64. Raises `InvalidInput` for what is not, `RowOutOfRange` below 0."""
+    values = _flat(addresses)
+    if values.dtype.kind == "i" and len(values) and int(values.min()) < 0:
+        raise RowOutOfRange(f"row id {int(values.min())} is negative; row ids and addresses are not")
+    return values.astype(np.uint64, copy=False)
+
+
+def _flat(indices: Any) -> npt.NDArray[Any]:
+    if isinstance(indices, (pa.Array, pa.ChunkedArray)):
+        if indices.null_count:
+            raise InvalidInput("row numbers must not be null")
+        values = (
+            indices.to_numpy()
+            if isinstance(indices, pa.ChunkedArray)
+            else indices.to_numpy(zero_copy_only=False)
+        )
+    elif isinstance(indices, (np.ndarray, Sequence, range)):
+        values = np.asarray(indices)
+    else:
+        values = np.asarray(list(indices))
+    if values.ndim != 1:
+        raise InvalidInput(f"row numbers must be a flat list, found {values.ndim} dimensions")
+    if len(values) == 0:
+        return np.empty(0, dtype=np.int64)
+    if values.dtype.kind == "O":
+        return _from_objects(values)
+    if values.dtype.kind not in "iu":
+        raise InvalidInput(f"row numbers must be whole numbers, found {values.dtype}")
+    return values
+
+
+def _from_objects(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Python integers beyond 64 bits, or mixed with other things."""
+    for value in values:
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+            raise InvalidInput(f"row numbers must be whole numbers, found {value!r}")
+        if not 0 <= int(value) < 1 << 64:
+            raise RowOutOfRange(f"index {value} out of range: rows are numbered from 0, in 64 bits")
+    return np.array([int(value) for value in values], dtype=np.uint64)

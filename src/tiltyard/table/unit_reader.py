@@ -1,0 +1,219 @@
+"""Reads one unit of a plan: rows of one fragment, filtered, projected, as record batches.
+
+A filter reads its own columns first and the others only for the rows that pass (D49). A unit whose strings
+would overflow 32-bit offsets is halved until it fits (case E12).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tiltyard.errors import BatchTooLarge
+from tiltyard.format.fragment import Fragment
+from tiltyard.table.deletions import load_deletions, rows_to_read
+from tiltyard.table.fragment_columns import FragmentColumns, Rows
+from tiltyard.table.plan import Unit, halves
+from tiltyard.table.projection import ROW_ADDRESS, ROW_ID, Output, Projection, for_expression
+from tiltyard.table.system_columns import system_column
+
+if TYPE_CHECKING:
+    from tiltyard.expr import Expr
+    from tiltyard.table.snapshot import Snapshot
+
+DENSE_SHARE = 4  # when one row in so many passes the filter, whole ranges are decoded and filtered
+Positions = npt.NDArray[np.int64]
+
+
+def batch_of(arrays: list[Any], schema: Any, rows: int) -> Any:
+    """A `pa.RecordBatch`; also one without columns knows its number of rows."""
+    if arrays:
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    empty = pa.StructArray.from_buffers(pa.struct([]), rows, [None], children=[])
+    return pa.RecordBatch.from_struct_array(empty).replace_schema_metadata(schema.metadata)
+
+
+class UnitReader:
+    """One projection and at most one predicate over a snapshot. Safe among threads: it only caches
+    layouts.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        projection: Projection,
+        predicate: Expr | None = None,
+        *,
+        include_deleted: bool = False,
+    ) -> None:
+        self.snapshot = snapshot
+        self.projection = projection
+        self._predicate = predicate
+        self._include_deleted = include_deleted
+        self._columns = FragmentColumns(snapshot, projection.fields)
+        if predicate is not None:
+            self._test = for_expression(snapshot.schema, predicate)
+            self._test_columns = FragmentColumns(snapshot, self._test.fields)
+            tested = {field.id: i for i, field in enumerate(self._test.fields)}
+            # A field that the filter reads whole is not read a second time.
+            self._reused = [
+                tested[field.id]
+                if field.id in tested and self._test.fields[tested[field.id]] == field
+                else -1
+                for field in projection.fields
+            ]
+            late = tuple(field for field, at in zip(projection.fields, self._reused, strict=True) if at < 0)
+            self._late_columns = FragmentColumns(snapshot, late)
+        self._single: dict[int, FragmentColumns] = {}
+
+    # -- whole units -----------------------------------------------------------------------------
+
+    def read(self, unit: Unit) -> list[Any]:
+        """The unit's rows as `pa.RecordBatch`es in order: none when no row passes, several when halved."""
+        try:
+            batch = self._read(unit)
+        except BatchTooLarge:
+            if unit.rows < 2:
+                raise
+            left, right = halves(unit)
+            return self.read(left) + self.read(right)
+        return [] if batch is None else [batch]
+
+    def count(self, unit: Unit) -> int:
+        """How many of the unit's rows pass the predicate."""
+        if self._predicate is None:
+            return unit.rows
+        try:
+            return int(np.count_nonzero(self._passing(*self._rows(unit), unit)[1]))
+        except BatchTooLarge:
+            if unit.rows < 2:
+                raise
+            return sum(self.count(half) for half in halves(unit))
+
+    def offsets(self, unit: Unit) -> Positions:
+        """Physical offsets of the unit's rows that pass the predicate, ascending."""
+        fragment, rows = self._rows(unit)
+        if self._predicate is None:
+            return _offsets(rows)
+        try:
+            keep = self._passing(fragment, rows, unit)[1]
+        except BatchTooLarge:
+            if unit.rows < 2:
+                raise
+            return np.concatenate([self.offsets(half) for half in halves(unit)])
+        return _offsets(rows)[keep]
+
+    def read_field(self, unit: Unit, field: int) -> Any:
+        """One of the projection's fields for all rows of the unit, for callers that spread columns over
+        tasks.
+        """
+        columns = self._single.get(field)
+        if columns is None:
+            columns = self._single.setdefault(
+                field, FragmentColumns(self.snapshot, (self.projection.fields[field],))
+            )
+        return columns.read(*self._rows(unit))[0]
+
+    def assemble(self, unit: Unit, arrays: list[Any]) -> Any:
+        """The batch of outputs from the unit's arrays, one per field of the projection, unfiltered."""
+        fragment, rows = self._rows(unit)
+        return self.outputs(fragment, rows, arrays, unit.rows, unit.first)
+
+    def _rows(self, unit: Unit) -> tuple[Fragment, Rows]:
+        fragment = self.snapshot.fragments[unit.fragment]
+        deleted = None if self._include_deleted else load_deletions(self.snapshot, fragment)
+        return fragment, rows_to_read(deleted, unit.start, unit.stop)
+
+    def _read(self, unit: Unit) -> Any | None:
+        fragment, rows = self._rows(unit)
+        if self._predicate is None:
+            arrays = self._columns.read(fragment, rows) if self.projection.fields else []
+            return self.outputs(fragment, rows, arrays, unit.rows, unit.first)
+        tested, keep = self._passing(fragment, rows, unit)
+        count = int(np.count_nonzero(keep))
+        if count == 0:
+            return None
+        if count == unit.rows:
+            late = self._late(fragment, rows)
+            return self.outputs(fragment, rows, self._merge(tested, late), count, unit.first)
+        positions = np.flatnonzero(keep)
+        picked = _offsets(rows)[positions]
+        keeping = _bitmap(keep)
+        if count * DENSE_SHARE >= unit.rows:
+            late = [each.filter(keeping) for each in self._late(fragment, rows)]
+        else:
+            late = self._late(fragment, picked)
+        reused = {at for at in self._reused if at >= 0}
+        tested = [each.filter(keeping) if i in reused else each for i, each in enumerate(tested)]
+        firsts = (positions + unit.first).astype(np.uint64)
+        return self.outputs(fragment, picked, self._merge(tested, late), count, firsts)
+
+    def _passing(self, fragment: Fragment, rows: Rows, unit: Unit) -> tuple[list[Any], npt.NDArray[np.bool_]]:
+        from tiltyard.expr import mask
+
+        assert self._predicate is not None
+        arrays = self._test_columns.read(fragment, rows) if self._test.fields else []
+        system = [self._system(fragment, name, rows, unit.first) for name in self._test.system]
+        batch = batch_of(arrays + system, self._test.schema, unit.rows)
+        return arrays, mask(self._predicate, batch)
+
+    def _late(self, fragment: Fragment, rows: Rows) -> list[Any]:
+        return self._late_columns.read(fragment, rows) if self._late_columns.fields else []
+
+    def _merge(self, tested: list[Any], late: list[Any]) -> list[Any]:
+        rest = iter(late)
+        return [tested[at] if at >= 0 else next(rest) for at in self._reused]
+
+    # -- outputs ---------------------------------------------------------------------------------
+
+    def outputs(self, fragment: Fragment, rows: Rows, arrays: list[Any], count: int, first: Any) -> Any:
+        """The result batch. `arrays` are the projection's fields for `rows`; `first` as for
+        `system_column`.
+        """
+        projection = self.projection
+        if projection.direct:
+            return batch_of(arrays, projection.schema, count)
+        system = {name: self._system(fragment, name, rows, first) for name in projection.system}
+        scope = None
+        if projection.has_expressions:
+            fields = [field.arrow_field for field in projection.fields]
+            fields += [pa.field(name, pa.uint64()) for name in system]
+            scope = batch_of(arrays + list(system.values()), pa.schema(fields), count)
+        columns = [_output(each, arrays, system, scope) for each in projection.outputs]
+        return batch_of(columns, projection.schema, count)
+
+    def _system(self, fragment: Fragment, name: str, rows: Rows, first: Any) -> Any:
+        column = system_column(self.snapshot, fragment, name, rows, first)
+        if self._include_deleted and name in (ROW_ID, ROW_ADDRESS):
+            deleted = load_deletions(self.snapshot, fragment)
+            if deleted is not None:
+                gone = np.isin(_offsets(rows), deleted)
+                return pa.array(column.to_numpy(), mask=gone)
+        return column
+
+
+def _output(output: Output, arrays: list[Any], system: dict[str, Any], scope: Any) -> Any:
+    if output.system:
+        return system[output.system]
+    if output.expression is not None:
+        from tiltyard.expr import evaluate
+
+        return evaluate(output.expression, scope)
+    array = arrays[output.field]
+    for step in output.steps:
+        at = array.type.get_field_index(step)
+        # A null struct makes its children null, whatever stands below it.
+        array = array.field(at) if array.null_count == 0 else array.flatten()[at]
+    return array
+
+
+def _offsets(rows: Rows) -> Positions:
+    return np.arange(rows.start, rows.stop, dtype=np.int64) if isinstance(rows, slice) else rows
+
+
+def _bitmap(keep: npt.NDArray[np.bool_]) -> Any:
+    bits = pa.py_buffer(np.packbits(keep, bitorder="little"))
+    return pa.Array.from_buffers(pa.bool_(), len(keep), [None, bits])

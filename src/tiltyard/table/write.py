@@ -1,0 +1,188 @@
+"""Writing data files: batches become fragments that nobody knows yet; a commit publishes them.
+
+Files have random final names and are durable when this returns (decision D14, step 0). On failure the files
+of this call are removed: nothing can reference them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tiltyard import runtime
+from tiltyard.errors import InvalidInput, StoreError
+from tiltyard.file.writer import FileWriter
+from tiltyard.format.fragment import Fragment
+from tiltyard.format.names import DATA_DIR, data_file_name, data_path
+from tiltyard.format.schema import Schema
+from tiltyard.format.version import FileVersion
+from tiltyard.table.fit import Fit, check_version, fit
+
+if TYPE_CHECKING:
+    from tiltyard.format.fragment import DataFile
+    from tiltyard.store import Store
+
+MAX_ROWS_PER_FILE = 1024 * 1024
+MAX_BYTES_PER_FILE = 90 * 1024**3
+WRITE_ROWS = (
+    1 << 16
+)  # rows handed to the file writer at once: files end on the byte limit within so many rows
+
+
+class Progress(Protocol):
+    """Told about each file; `fragment.physical_rows` is 0 at its begin."""
+
+    def begin(self, fragment: Fragment) -> None: ...
+
+    def complete(self, fragment: Fragment) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Bounds of a file (rows, bytes) and its format version."""
+
+    max_rows_per_file: int = MAX_ROWS_PER_FILE
+    max_bytes_per_file: int = MAX_BYTES_PER_FILE
+    version: FileVersion = FileVersion.V2_2
+
+    def check(self) -> None:
+        """Raise `InvalidInput` for bounds that no file can keep."""
+        for name in ("max_rows_per_file", "max_bytes_per_file"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise InvalidInput(f"{name} must be a positive number, found {value!r}")
+
+
+def write_fragments(
+    store: Store,
+    schema: Schema,
+    batches: Iterable[Any],
+    options: WriteOptions = WriteOptions(),
+    *,
+    arrow_schema: Any = None,
+    progress: Progress | None = None,
+) -> list[Fragment]:
+    """Write `pa.RecordBatch`es into new data files; one uncommitted `Fragment` (id 0) per file, none without
+    rows.
+
+    `schema` is the table's: the data is fitted to it (see `fit`), columns that it lacks are left out of the
+    files. `arrow_schema` is the data's schema, taken from the first batch when not given. Raises
+    `SchemaMismatch`, `InvalidInput` and store errors; then no file of this call is left.
+    """
+    options.check()
+    if arrow_schema is not None:
+        _fit(schema, arrow_schema, options.version)
+    session = _FileSequence(store, schema, options, progress)
+    try:
+        for batch in batches:
+            session.add(batch)
+        return session.finish()
+    except BaseException:
+        session.discard()
+        raise
+
+
+def _fit(schema: Schema, arrow_schema: Any, version: FileVersion) -> Fit:
+    fitted = fit(schema, arrow_schema)
+    check_version(fitted.schema, version)
+    return fitted
+
+
+class _FileSequence:
+    """The files of one call: the one being written, and those that are finished."""
+
+    def __init__(
+        self, store: Store, schema: Schema, options: WriteOptions, progress: Progress | None
+    ) -> None:
+        self._store = store
+        self._schema = schema
+        self._options = options
+        self._progress = progress
+        self._done: list[Fragment] = []
+        self._writer: FileWriter | None = None
+        self._path = ""
+        self._fits: dict[Any, Fit] = {}
+        self._current: Fit | None = None
+
+    def add(self, batch: Any) -> None:
+        if batch.num_rows == 0:
+            return
+        fitted = self._fit_for(batch.schema)
+        if self._current is not None and fitted.schema.fields != self._current.schema.fields:
+            self._end_file()  # batches that bring other columns need a file of their own
+        self._current = fitted
+        whole = fitted.apply(batch)
+        start = 0
+        while start < whole.num_rows:
+            start += self._write_some(whole, start, fitted)
+
+    def _fit_for(self, arrow_schema: Any) -> Fit:
+        key = arrow_schema.remove_metadata()
+        found = self._fits.get(key)
+        if found is None:
+            found = self._fits[key] = _fit(self._schema, arrow_schema, self._options.version)
+        return found
+
+    def _write_some(self, batch: Any, start: int, fitted: Fit) -> int:
+        if self._writer is None:
+            self._begin_file(fitted.schema)
+        writer = self._writer
+        assert writer is not None
+        rows = min(WRITE_ROWS, batch.num_rows - start, self._options.max_rows_per_file - writer.rows)
+        writer.write(batch if rows == batch.num_rows else batch.slice(start, rows))
+        if (
+            writer.rows >= self._options.max_rows_per_file
+            or writer.estimated_bytes >= self._options.max_bytes_per_file
+        ):
+            self._end_file()
+        return rows
+
+    def _begin_file(self, schema: Schema) -> None:
+        self._path = data_path(data_file_name(runtime.uuid4().bytes))
+        self._writer = FileWriter(self._store, self._path, schema, version=self._options.version)
+        if self._progress is not None:
+            self._progress.begin(_fragment((), 0))
+
+    def _end_file(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        rows = writer.rows
+        try:
+            file = writer.close()
+        except BaseException:
+            writer.abort()
+            raise
+        if file.path.startswith(f"{DATA_DIR}/"):
+            file = replace(file, path=file.path[len(DATA_DIR) + 1 :])
+        fragment = _fragment((file,), rows)
+        self._done.append(fragment)
+        if self._progress is not None:
+            self._progress.complete(fragment)
+
+    def finish(self) -> list[Fragment]:
+        self._end_file()
+        return self._done
+
+    def discard(self) -> None:
+        """Remove what this call wrote; the error that brought us here stays the one that is raised."""
+        if self._writer is not None:
+            with suppress(StoreError):  # then the file is collected by age
+                self._writer.abort()
+        remove_files(self._store, self._done)
+
+
+def _fragment(files: tuple[DataFile, ...], rows: int) -> Fragment:
+    return Fragment(0, files, rows)
+
+
+def remove_files(store: Store, fragments: Iterable[Fragment]) -> None:
+    """Delete data files that no commit has ever named. Failures leave waste that is collected by age."""
+    for fragment in fragments:
+        for file in fragment.files:
+            try:
+                store.delete(data_path(file.path))
+            except StoreError:
+                continue
