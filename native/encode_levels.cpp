@@ -105,9 +105,40 @@ std::uint64_t ravel_lists(In<std::uint16_t> rep, In<std::uint16_t> def, In<std::
   return to;
 }
 
+// Few codes: one vector pass per code over a block that stays in the cache beats a look-up per slot.
+TY_CLONES bool remap_few(const std::uint16_t* codes, std::size_t n, const std::uint16_t* table, std::size_t size,
+                         std::uint16_t* out) {
+  constexpr std::size_t kStep = 4096;
+  std::uint16_t all_known = 1;
+  for (std::size_t from = 0; from < n; from += kStep) {
+    const std::size_t count = n - from < kStep ? n - from : kStep;
+    const std::uint16_t* c = codes + from;
+    std::uint16_t* o = out + from;
+    std::uint16_t top = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint16_t code = c[i] & 0x7fff;
+      top = top > code ? top : code;
+    }
+    all_known &= top < size;
+    for (std::size_t i = 0; i < count; ++i) o[i] = (c[i] & 0x7fff) == 0 ? table[0] : 0;
+    for (std::size_t k = 1; k < size; ++k) {
+      const std::uint16_t level = table[k], code = static_cast<std::uint16_t>(k);
+      if (level == 0) continue;
+      for (std::size_t i = 0; i < count; ++i) o[i] = static_cast<std::uint16_t>(o[i] + ((c[i] & 0x7fff) == code ? level : 0));
+    }
+  }
+  return all_known;
+}
+
 void remap_levels(In<std::uint16_t> codes, In<std::uint16_t> table, Out<std::uint16_t> out) {
+  constexpr std::size_t kFew = 12;
   require(codes.size() == out.size(), "output has the wrong size");
+  require(codes.size() == 0 || table.size() > 0, "a code outside the table");
   nb::gil_scoped_release release;
+  if (table.size() <= kFew) {
+    require(remap_few(codes.data(), codes.size(), table.data(), table.size(), out.data()), "a code outside the table");
+    return;
+  }
   for (std::size_t i = 0; i < codes.size(); ++i) {
     const std::size_t code = codes.data()[i] & 0x7fff;
     require(code < table.size(), "a code outside the table");
@@ -115,17 +146,41 @@ void remap_levels(In<std::uint16_t> codes, In<std::uint16_t> table, Out<std::uin
   }
 }
 
+TY_CLONES std::uint64_t nulls_of_visible(const std::uint16_t* def, std::size_t n, std::uint8_t* out) {
+  std::uint64_t nulls = 0;
+  for (std::size_t from = 0; from < n; from += 128) {  // short stretches count in narrow lanes
+    const std::size_t count = n - from < 128 ? n - from : 128;
+    std::uint8_t here = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint8_t null = def[from + i] != 0;
+      out[from + i] = null;
+      here = static_cast<std::uint8_t>(here + null);
+    }
+    nulls += here;
+  }
+  return nulls;
+}
+
 std::uint64_t visible_nulls(In<std::uint16_t> def, std::uint16_t max_visible, Out<std::uint8_t> out) {
   nb::gil_scoped_release release;
-  std::size_t to = 0, nulls = 0;
-  for (std::size_t i = 0; i < def.size(); ++i) {
-    const std::uint16_t level = def.data()[i];
-    if (level > max_visible) continue;
-    require(to < out.size(), "more visible slots than values");
-    out.data()[to++] = level != 0;
-    nulls += level != 0;
+  const std::size_t n = def.size(), room = out.size();
+  if (n == room) {
+    for (std::size_t i = 0; i < n; ++i) require(def.data()[i] <= max_visible, "fewer visible slots than values");
+    return nulls_of_visible(def.data(), n, out.data());
   }
-  require(to == out.size(), "fewer visible slots than values");
+  std::size_t to = 0, nulls = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint16_t level = def.data()[i];
+    const bool visible = level <= max_visible;
+    if (to == room) {
+      require(!visible, "more visible slots than values");
+      continue;
+    }
+    out.data()[to] = level != 0;
+    to += visible;
+    nulls += visible && level != 0;
+  }
+  require(to == room, "fewer visible slots than values");
   return nulls;
 }
 

@@ -285,10 +285,10 @@ std::uint64_t rle_block(In<std::uint16_t> values, In<std::int64_t> ends, Out<std
   return at;
 }
 
-std::uint64_t rle_block_size(In<std::uint16_t> values, In<std::int64_t> ends) {
+std::uint64_t rle_block_size(In<std::uint16_t> values, In<std::int64_t> ends, std::uint64_t limit) {
   nb::gil_scoped_release release;
   std::size_t from = 0, total = 0;
-  for (std::size_t c = 0; c < ends.size(); ++c) {
+  for (std::size_t c = 0; c < ends.size() && total <= limit; ++c) {
     require(ends.data()[c] >= static_cast<std::int64_t>(from) && static_cast<std::size_t>(ends.data()[c]) <= values.size(),
             "a chunk ends outside the levels");
     const std::size_t end = static_cast<std::size_t>(ends.data()[c]);
@@ -354,7 +354,7 @@ void bind_pack(nb::module_& m) {
   m.def("rle_encode", &rle_encode, nb::arg("values"), nb::arg("bits"), nb::arg("max_items"), nb::arg("max_bytes"),
         nb::arg("out_values"), nb::arg("out_lengths"), nb::arg("chunk_items"), nb::arg("chunk_entries"));
   m.def("rle_block", &rle_block, nb::arg("values"), nb::arg("ends"), nb::arg("out"), nb::arg("out_ends"));
-  m.def("rle_block_size", &rle_block_size, nb::arg("values"), nb::arg("ends"));
+  m.def("rle_block_size", &rle_block_size, nb::arg("values"), nb::arg("ends"), nb::arg("limit"));
   m.def("fill_nulls", &fill_nulls, nb::arg("values"), nb::arg("size"), nb::arg("nulls"));
   m.def("copy_bits", &copy_bits, nb::arg("bits"), nb::arg("start"), nb::arg("count"), nb::arg("out"));
 }

@@ -6,7 +6,6 @@ Several pages are encoded at a time; at most `WriteLimits.pages_in_flight` exist
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,7 +20,7 @@ from tiltyard.encoding.write.leaf import encode_leaf
 from tiltyard.encoding.write.options import Options, options_of
 from tiltyard.encoding.write.pages import EncodedPage
 from tiltyard.errors import InvalidInput
-from tiltyard.file.checksums import encode_checksums
+from tiltyard.file.checksums import checksum, encode_checksums
 from tiltyard.file.writable import check_batch, check_schema, check_version
 from tiltyard.format.container import PageEntry, build_tail, encode_column, padding
 from tiltyard.format.fragment import DataFile
@@ -136,7 +135,7 @@ class FileWriter:
         self._closed = True
         columns = [encode_column(column.entries) for column in self._columns]
         sums = [each for column in self._columns for each in column.sums]
-        checksums = encode_checksums(sums, zlib.crc32(b"".join(columns)))
+        checksums = encode_checksums(sums, columns)
         tail = build_tail(self._position, self.version, self.schema, self.rows, columns, [checksums])
         self._put([tail], len(tail))
         self._flush()
@@ -248,7 +247,7 @@ def _encode_page(top: _Top, array: Any, version: FileVersion) -> _Encoded:
     pages = [
         encode_leaf(leaf, column.options, version) for leaf, column in zip(leaves, top.leaves, strict=True)
     ]
-    sums = [[zlib.crc32(buffer) for page in each for buffer in page.buffers] for each in pages]
+    sums = [[checksum(buffer) for page in each for buffer in page.buffers] for each in pages]
     return _Encoded(top, pages, sums)
 
 
@@ -260,9 +259,9 @@ def _nbytes(array: Any) -> int:
 
 
 def _pieces(array: Any, page_bytes: int) -> Iterator[Any]:
-    """A large array cut into pages of about `page_bytes`."""
+    """A large array cut into pages of at least `page_bytes`, the rest last."""
     nbytes = _nbytes(array)
-    parts = round(nbytes / page_bytes)
+    parts = nbytes // page_bytes
     if parts < 2:
         yield array
         return

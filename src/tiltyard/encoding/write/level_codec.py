@@ -33,7 +33,7 @@ def encode_levels(levels: U16, ends: I64, *, runs: bool) -> tuple[Encoding, U8, 
     elif 0 < width < LEVEL_BITS:
         sizes["packed"] = int(out_of_line_sizes(LEVEL_BITS, width, counts).sum())
     if runs:
-        sizes["runs"] = kernels.rle_block_size(levels, ends)
+        sizes["runs"] = kernels.rle_block_size(levels, ends, min(sizes.values()))
     best = min(sizes, key=lambda name: sizes[name])
     if best == "flat":
         return Flat(LEVEL_BITS), raw, 2 * ends

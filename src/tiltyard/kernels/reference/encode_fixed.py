@@ -177,12 +177,14 @@ def rle_block(values: U16, ends: I64, out: U8, out_ends: I64) -> int:
     return at
 
 
-def rle_block_size(values: U16, ends: I64) -> int:
-    """Bytes that `rle_block` writes."""
+def rle_block_size(values: U16, ends: I64, limit: int) -> int:
+    """Bytes that `rle_block` writes; counting stops after the chunk with which they exceed `limit`."""
     total = begin = 0
     for end in ends.tolist():
         _require(begin <= end <= values.size, "a chunk ends outside the levels")
         total += 8 + 3 * _entries(values[begin:end])
+        if total > limit:
+            break
         begin = end
     return total
 
