@@ -1,7 +1,8 @@
 """Checksums of a data file in a global buffer of their own (decision D8).
 
-Layout, little endian: magic of 8 bytes, u8 algorithm (1: CRC-32 of zlib), 3 zero bytes, u32 number of page buffers, one
-u32 per page buffer in file order (column by column, page by page, buffer by buffer), one u32 over the column metadata.
+Layout, little endian: magic of 8 bytes, u8 algorithm (1: CRC-32 of zlib), 3 zero bytes, u32 number of page
+buffers, one u32 per page buffer in file order (column by column, page by page, buffer by buffer), one u32 over
+the column metadata.
 """
 
 from __future__ import annotations
@@ -32,11 +33,8 @@ def checksum(data: Any, start: int = 0) -> int:
     return zlib.crc32(data, start)
 
 
-def encode_checksums(pages: Sequence[int], columns: Sequence[bytes]) -> bytes:
-    """The global buffer for page sums in file order and the metadata bytes of all columns."""
-    metadata = 0
-    for column in columns:
-        metadata = zlib.crc32(column, metadata)
+def encode_checksums(pages: Sequence[int], metadata: int) -> bytes:
+    """The global buffer for page sums in file order and the sum of all column metadata, concatenated."""
     head = _HEAD.pack(MAGIC, CRC32, len(pages))
     return head + np.array([*pages, metadata], "<u4").tobytes()
 
