@@ -128,7 +128,7 @@ def list_versions(store: Store) -> list[VersionLocation]:
             found.append(VersionLocation(parsed[0], f"{names.VERSIONS_DIR}/{name}", parsed[1]))
     if len({location.naming for location in found}) > 1:
         raise CorruptFile(
-            "found both manifest naming schemes in one directory; finish the migration to the V2 scheme first",
+            "both manifest naming schemes are used in one directory; finish the migration to V2 names first",
             path=f"{store.uri}/{names.VERSIONS_DIR}",
         )
     found.sort(key=lambda location: location.version)

@@ -109,7 +109,7 @@ def _first(operation: Operation, inputs: Inputs) -> Manifest:
     raise InvalidInput(f"a table cannot begin with {name_of(operation)}; create it with an Overwrite")
 
 
-def _finished(draft: Manifest, previous: Manifest | None, operation: Operation, inputs: Inputs) -> Manifest:
+def _finished(draft: Manifest, previous: Manifest | None, inputs: Inputs) -> Manifest:
     """What every commit does: order, marks, catch-up of indices, flags, who and when."""
     fragments = draft.fragments
     if previous is None or fragments is not previous.fragments:

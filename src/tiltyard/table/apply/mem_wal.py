@@ -82,7 +82,7 @@ def with_catch_up(manifest: Manifest, previous: Manifest, inputs: Inputs) -> Man
         return manifest
     details = MemWalDetails.of(entry)
     catch_up: dict[str, Marks] = {}
-    for name in {e.name for e in manifest.indices if not e.is_system}:
+    for name in sorted({e.name for e in manifest.indices if not e.is_system}):
         marks = _credited(manifest, name, inputs.read, details.marks)
         if _segments(manifest, name) == _segments(previous, name):
             for shard, generation in details.catch_up.get(name, {}).items():

@@ -1,0 +1,254 @@
+"""Catching up with what others committed: check each transaction once, rebase ours (decision D14, steps 2 and
+3).
+
+Holds the state of one commit that changes from round to round: our transaction as it is by now, the version
+up to which it was checked, and the files that our rounds wrote.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tiltyard import runtime
+from tiltyard.errors import (
+    CommitConflict,
+    IncompatibleTransaction,
+    ObjectNotFound,
+    RetryableConflict,
+    StoreError,
+    VersionNotFound,
+)
+from tiltyard.format import flags
+from tiltyard.format.deletion import encode_deletions
+from tiltyard.format.fragment import DeletionFile
+from tiltyard.format.operations import DataOverlays, Delete, Restore, Update
+from tiltyard.format.transaction import Transaction
+from tiltyard.session import Session
+from tiltyard.store import Store
+from tiltyard.table import foreign
+from tiltyard.table.conflict import (
+    Outcome,
+    Verdict,
+    check,
+    merge_deletions,
+    rebase_operation,
+    stale_fragments,
+    with_deletions,
+)
+from tiltyard.table.deletions import load_deletions
+from tiltyard.table.snapshot import Snapshot, read_snapshot
+from tiltyard.table.versions import locate
+
+MEMBERS_PROPERTY = "tiltyard.members"
+"""Property of a grouped commit: JSON list of the uuids of the transactions in it."""
+
+
+class OwnFiles:
+    """Files that lost rounds of one commit wrote; only those are ever deleted, and only when that is
+    certain.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._paths: list[str] = []
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._paths
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file under its final, unique name; durable when this returns."""
+        with self._store.writer(path) as writer:
+            writer.write([data])
+            writer.commit()
+        self._paths.append(path)
+
+    def paths(self) -> list[str]:
+        return list(self._paths)
+
+    def drop(self, paths: Sequence[str] | None = None) -> None:
+        """Delete files (all by default). Never called after an UNKNOWN answer or a won version."""
+        for path in self._paths[:] if paths is None else paths:
+            self._paths.remove(path)
+            try:
+                self._store.delete(path)
+            except StoreError:
+                continue  # waste, collected by age
+
+
+@dataclass(slots=True)
+class CatchingUp:
+    """Our transaction on its way to the newest version."""
+
+    store: Store
+    session: Session
+    transaction: Transaction
+    base: Snapshot
+    affected: Mapping[int, np.ndarray] | None
+    unhashed_key: bool
+    foreign_fragments: bool
+    force: bool
+    own_files: OwnFiles
+    checked: int = 0
+    """Every version up to this one was taken into account."""
+    rows_lost: int = 0
+    """Rounds in which others had changed the fragments whose rows we change."""
+    planned: dict[int, DeletionFile | None] = field(default_factory=dict)
+    """Deletion files that our fragment copies were made from."""
+
+    def __post_init__(self) -> None:
+        self.checked = self.base.version
+        operation = self.transaction.operation
+        if isinstance(operation, Delete | Update):
+            self.planned = {f.id: _deletion(self.base, f.id) for f in operation.updated_fragments}
+
+    def to(self, current: Snapshot) -> Snapshot | None:
+        """Take everything up to `current` into account; the version that is our own transaction, if one
+        is.
+        """
+        if current.version < self.checked:
+            raise self.gone(self.checked)
+        others: list[tuple[Snapshot, Transaction]] = []
+        for version in range(self.checked + 1, current.version + 1):
+            snapshot = current if version == current.version else self._open(version)
+            theirs = self._recorded(snapshot)
+            if theirs.uuid == self.transaction.uuid or self.transaction.uuid in members(theirs):
+                return snapshot
+            others.append((snapshot, theirs))
+        if others:
+            self._refuse_hidden_restore([snapshot.version for snapshot, _ in others])
+        flags.check_writer(current.manifest)
+        for snapshot, theirs in others:
+            self._check(snapshot, theirs, current)
+        self._merge_deletions(current)
+        if self.foreign_fragments:
+            new = foreign.check_not_committed(self.transaction.operation, current.manifest)
+            foreign.check_present(self.store, new, current.manifest.base_paths)
+        self.checked = current.version
+        return None
+
+    def named(self) -> str:
+        """Ours, for messages."""
+        return f"this {self.transaction.name} ({self.transaction.uuid})"
+
+    def gone(self, version: int) -> RetryableConflict:
+        return RetryableConflict(
+            f"version {version} of {self.store.uri} was removed while {self.named()} was planned or "
+            "waited, so that "
+            "what happened since cannot be checked; plan again on the latest version"
+        )
+
+    def _open(self, version: int) -> Snapshot:
+        try:
+            return read_snapshot(self.store, self.session, locate(self.store, version))
+        except (VersionNotFound, ObjectNotFound):
+            # The official loop goes on unchecked here, and loses what it did not see.
+            raise self.gone(version) from None
+
+    def _recorded(self, snapshot: Snapshot) -> Transaction:
+        theirs = snapshot.transaction()
+        if theirs is None:
+            raise IncompatibleTransaction(
+                f"version {snapshot.version} of {self.store.uri} does not record its transaction, so that "
+                f"{self.named()} cannot be checked against it; plan again on the latest version"
+            )
+        return theirs
+
+    def _refuse_hidden_restore(self, versions: Sequence[int]) -> None:
+        """A Restore from a handle that is newer than what it restores hides what its author never saw.
+
+        One whose read version is the restored version itself says nothing about what its author saw.
+        """
+        operation = self.transaction.operation
+        if isinstance(operation, Restore) and not self.force and self.base.version > operation.version:
+            raise RetryableConflict(
+                f"restoring version {operation.version} would leave behind versions "
+                f"{', '.join(map(str, versions))}, committed since version {self.checked} was read; read "
+                "the latest "
+                "version and restore again, or force it"
+            )
+
+    def _check(self, snapshot: Snapshot, theirs: Transaction, current: Snapshot) -> None:
+        verdict = check(self.transaction, theirs, my_affected=self.affected, unhashed_key=self.unhashed_key)
+        if not verdict.ok:
+            raise self._conflict(verdict, snapshot.version, theirs.name)
+        if self.foreign_fragments:
+            foreign.check_not_in_history(self.transaction.operation, theirs.operation, snapshot.version)
+        operation = rebase_operation(self.transaction.operation, theirs.operation, current.manifest.indices)
+        if operation is not self.transaction.operation:
+            self.transaction = replace(self.transaction, operation=operation)
+
+    def _conflict(self, verdict: Verdict, version: int, name: str) -> CommitConflict:
+        ours = self.transaction.name
+        if verdict.outcome is Outcome.RETRYABLE:
+            return RetryableConflict(
+                f"Retryable commit conflict for version {version}: this {ours} cannot follow the {name} "
+                "committed "
+                f"meanwhile because {verdict.reason}. Plan it again on the latest version"
+            )
+        return IncompatibleTransaction(
+            f"Incompatible transaction: this {ours} cannot follow the {name} of version {version} because "
+            f"{verdict.reason}"
+        )
+
+    def _merge_deletions(self, current: Snapshot) -> None:
+        """Bring our fragment copies up to the deletions of the current version (transactions pack, section
+        7).
+        """
+        operation = self.transaction.operation
+        if isinstance(operation, Delete | Update):
+            now = {
+                f.id: found
+                for f in operation.updated_fragments
+                if (found := current.fragment(f.id)) is not None
+            }
+            stale = stale_fragments(operation, self.planned, now)
+            if stale:
+                self.rows_lost += 1
+                vectors = {id: _offsets(current, id) for id in stale}
+                merged = merge_deletions(operation, stale, self.affected, vectors)
+                if isinstance(merged, Verdict):
+                    raise self._conflict(merged, current.version, "change")
+                before = self.own_files.paths()
+                files = {id: self._write(id, rows, current.version) for id, rows in merged.rewritten.items()}
+                operation = with_deletions(operation, files, merged.emptied)
+                self.own_files.drop(before)
+                self.planned.update({id: now[id].deletion for id in stale})
+        if isinstance(operation, Delete | Update | DataOverlays):
+            self.transaction = replace(self.transaction, operation=operation, read_version=current.version)
+
+    def _write(self, fragment_id: int, offsets: np.ndarray, read_version: int) -> DeletionFile:
+        kind, data = encode_deletions(offsets)
+        id = runtime.uuid4().int & _MAX_U64
+        file = DeletionFile(kind=kind, read_version=read_version, id=id, rows=len(offsets))
+        self.own_files.write(file.path(fragment_id), data)
+        return file
+
+
+_MAX_U64 = (1 << 64) - 1
+
+
+def _deletion(snapshot: Snapshot, fragment_id: int) -> DeletionFile | None:
+    fragment = snapshot.fragment(fragment_id)
+    return None if fragment is None else fragment.deletion
+
+
+def _offsets(snapshot: Snapshot, fragment_id: int) -> np.ndarray:
+    fragment = snapshot.fragment(fragment_id)
+    found = None if fragment is None else load_deletions(snapshot, fragment)
+    return np.empty(0, np.uint32) if found is None else found
+
+
+def members(transaction: Transaction) -> frozenset[str]:
+    """Uuids of the transactions that a grouped commit carries."""
+    text = transaction.properties.get(MEMBERS_PROPERTY)
+    if text is None:
+        return frozenset()
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return frozenset()
+    return frozenset(str(member) for member in value) if isinstance(value, list) else frozenset()

@@ -1,0 +1,368 @@
+"""The commit loop: one for every operation (decisions D14, D14a, D15, D16).
+
+Order of a commit, and what a crash after each step leaves:
+
+0. data, deletion and index files under their final names, durable      unreferenced files, collected by age
+1. look for the latest version L
+2. read the transactions of (read version, L], check each once
+3. rebase: merged deletion files, durable                                unreferenced files, collected by age
+4. build the manifest of L+1
+5. publish it (put if absent)                                            the version stands, perhaps a stale
+hint
+
+Invariants, and the tests that check them (tests/table/test_commit*.py):
+1. A version is published only over the version directly below it.
+2. The transaction's uuid never changes between attempts, so an attempt that landed unnoticed is recognised.
+3. After an UNKNOWN answer no other version is tried and nothing is deleted.
+4. Only files that this commit wrote itself, in attempts that definitely lost, are ever deleted.
+5. No version is left in a hole below existing ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tiltyard import runtime
+from tiltyard.errors import (
+    CommitConflict,
+    InvalidInput,
+    ObjectNotFound,
+    OutcomeUnknown,
+    RetryableConflict,
+    StoreError,
+    TableAlreadyExists,
+    TableNotFound,
+    TooMuchContention,
+    VersionNotFound,
+)
+from tiltyard.format import flags, names
+from tiltyard.format.manifest import MAX_INLINE_TRANSACTION_BYTES, Manifest, encode_manifest
+from tiltyard.format.names import Naming
+from tiltyard.format.operations import Clone, Overwrite, Restore
+from tiltyard.format.transaction import Transaction
+from tiltyard.session import Session
+from tiltyard.store import Created, Store
+from tiltyard.table import foreign
+from tiltyard.table.apply import NewTable, apply
+from tiltyard.table.catching_up import CatchingUp, OwnFiles
+from tiltyard.table.hint import MAX_LOOK_AGE_SECONDS, fell_into_hole, write_hint
+from tiltyard.table.publish import Publish, create_manifest
+from tiltyard.table.snapshot import Snapshot, committed_snapshot, open_latest, read_snapshot
+from tiltyard.table.versions import VersionLocation, latest_or_none, locate
+
+MAX_RETRIES = 20
+"""Rounds that a commit may lose on the rows that it changes itself."""
+
+MAX_LOST_SLOTS = 1000
+"""Versions that others may take before us; losing one costs a round, nothing more."""
+
+TIMEOUT_SECONDS = 30.0
+"""Time for all rounds; the first is never cut short."""
+
+TURNSTILE_SECONDS = 0.1
+"""How long a round queues for its turn among the processes of this host."""
+
+MAX_BACKOFF_SECONDS = 1.0
+MIN_BACKOFF_UNIT_SECONDS = 0.002
+MAX_BACKOFF_DOUBLINGS = 6
+
+
+def commit(
+    store: Store,
+    transaction: Transaction,
+    *,
+    session: Session,
+    base: Snapshot | None,
+    affected: Mapping[int, np.ndarray] | None = None,
+    publish: Publish = create_manifest,
+    strict: bool = False,
+    max_retries: int = MAX_RETRIES,
+    timeout: float = TIMEOUT_SECONDS,
+    naming: Naming = "V2",
+    foreign_fragments: bool = False,
+    force: bool = False,
+    new_table: NewTable | None = None,
+    source: Snapshot | None = None,
+    unhashed_key: bool = False,
+) -> Snapshot:
+    """Commit the transaction on the newest version and return the version that it made.
+
+    `base`: the version that it was planned on; None to create a table, or for a raw commit, whose base is
+    then the transaction's read version. `affected`: per fragment id the sorted uint32 physical offsets that a
+    Delete or Update takes away, None when unknown. `strict`: exactly the version after `base` or nothing,
+    without any check. `foreign_fragments`: the caller made the fragments; look whether their files are new
+    and present. `force`: let a Restore leave versions behind that its author did not see. `new_table`,
+    `naming`: for a first commit. `source`: what a Clone copies. `unhashed_key`: see `conflict.check`.
+
+    Raises TableAlreadyExists (a first commit that is strict), RetryableConflict (plan again),
+    IncompatibleTransaction, TooMuchContention, OutcomeUnknown, InvalidInput, UnsupportedFeature (writer
+    flags), StoreError. Only OutcomeUnknown leaves open whether the commit happened; committing the same
+    transaction again is safe while the versions since its read version are kept.
+    """
+    attempt = _Commit(
+        store, session, transaction, publish, strict, naming, foreign_fragments, new_table, source
+    )
+    base = attempt.base_of(base)
+    if base is None:
+        return attempt.create()
+    catching_up = CatchingUp(
+        store,
+        session,
+        attempt.transaction,
+        base,
+        affected,
+        unhashed_key,
+        foreign_fragments,
+        force,
+        attempt.own_files,
+    )
+    try:
+        return attempt.run(catching_up, max_retries, timeout)
+    except (CommitConflict, InvalidInput):
+        attempt.own_files.drop()  # a definite answer: no version names them
+        raise
+
+
+@dataclass(slots=True)
+class _Commit:
+    """One commit: its rounds and what they share."""
+
+    store: Store
+    session: Session
+    transaction: Transaction
+    publish: Publish
+    strict: bool
+    naming: Naming
+    foreign_fragments: bool
+    new_table: NewTable | None
+    source: Snapshot | None
+    looked_at: float = 0.0
+    """When the latest version was looked for (boot clock, seconds)."""
+    own_files: OwnFiles = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        self.own_files = OwnFiles(self.store)
+
+    # -- the base ---------------------------------------------------------------------------------
+
+    def base_of(self, base: Snapshot | None) -> Snapshot | None:
+        """The version that the transaction was planned on; None when there is no table yet."""
+        read_version = self.transaction.read_version
+        if base is not None and read_version in (0, base.version):
+            self.transaction = replace(self.transaction, read_version=base.version)
+            return base
+        found = latest_or_none(self.store, self.session)
+        operation = self.transaction.operation
+        if found is None:
+            if not isinstance(operation, Overwrite | Clone):
+                raise TableNotFound(
+                    f"no Lance table at {self.store.uri} to commit {self.transaction.name} to"
+                )
+            return None
+        if isinstance(operation, Clone) or (self.strict and read_version == 0):
+            raise self._exists()
+        if read_version == 0:
+            if not isinstance(operation, Overwrite | Restore):
+                raise InvalidInput(
+                    f"{self.transaction.name} needs the version that it was planned on (read_version)"
+                )
+            latest = open_latest(self.store, self.session)
+            self.transaction = replace(self.transaction, read_version=latest.version)
+            return latest
+        if read_version > found.version:
+            raise VersionNotFound(
+                f"the transaction was planned on version {read_version} of {self.store.uri}, whose latest "
+                "version "
+                f"is {found.version}"
+            )
+        try:
+            return read_snapshot(self.store, self.session, locate(self.store, read_version))
+        except (VersionNotFound, ObjectNotFound):
+            raise RetryableConflict(
+                f"version {read_version} of {self.store.uri}, which {self._named()} was planned on, was "
+                "removed; plan "
+                "again on the latest version"
+            ) from None
+
+    def _named(self) -> str:
+        return f"this {self.transaction.name} ({self.transaction.uuid})"
+
+    def _exists(self) -> TableAlreadyExists:
+        return TableAlreadyExists(
+            f"Dataset already exists: {self.store.uri}; open it, or append to it or overwrite it instead"
+        )
+
+    # -- rounds -----------------------------------------------------------------------------------
+
+    def run(self, catching_up: CatchingUp, max_retries: int, timeout: float) -> Snapshot:
+        """Rounds until one version is ours."""
+        started = runtime.monotonic()
+        lost_slots = 0
+        while True:
+            began = runtime.monotonic()
+            made = self._round(catching_up)
+            if made is not None:
+                return made
+            now = runtime.monotonic()
+            lost_slots += 1
+            if lost_slots >= MAX_LOST_SLOTS or catching_up.rows_lost > max_retries or now - started > timeout:
+                raise TooMuchContention(
+                    f"other writers kept winning: {self._named()} lost {lost_slots} versions in "
+                    f"{now - started:.1f} s, and {catching_up.rows_lost} times they had changed the "
+                    "fragments that it "
+                    "changes; nothing was committed"
+                )
+            _back_off(now - began, lost_slots)
+
+    def _round(self, catching_up: CatchingUp) -> Snapshot | None:
+        """One round; None when another writer took the version."""
+        with self.store.turnstile(names.VERSIONS_DIR, TURNSTILE_SECONDS) as our_turn:
+            self.looked_at = runtime.monotonic()
+            current = open_latest(self.store, self.session)
+            if self.strict:
+                if current.version != catching_up.base.version:
+                    raise self._strict_lost(catching_up.base.version, current.version)
+                flags.check_writer(current.manifest)
+            else:
+                landed = catching_up.to(current)
+                if landed is not None:
+                    return landed
+                self.transaction = catching_up.transaction
+            return self._publish(current, catching_up.base, our_turn)
+
+    def _strict_lost(self, base: int, found: int) -> RetryableConflict:
+        return RetryableConflict(
+            f"Commit conflict for version {base + 1}: {self._named()} was to follow version {base} "
+            "directly, but "
+            f"version {found} exists"
+        )
+
+    def create(self) -> Snapshot:
+        """The first commit of a table."""
+        operation = self.transaction.operation
+        if self.foreign_fragments:
+            bases = operation.initial_bases if isinstance(operation, Overwrite) else ()
+            foreign.check_present(self.store, foreign.check_not_committed(operation, None), bases)
+        version = operation.ref_version if isinstance(operation, Clone) else 1
+        self.looked_at = runtime.monotonic()
+        manifest = apply(
+            None,
+            self.transaction,
+            version=version,
+            timestamp_ns=runtime.now_ns(),
+            new_table=self.new_table,
+            source=None if self.source is None else self.source.manifest,
+        )
+        location = VersionLocation(version, names.manifest_path(version, self.naming), self.naming)
+        if self._put(manifest, location) is Created.WON:
+            return self._done(manifest, location, our_turn=True)
+        landed = self._ours_at(location)
+        if landed is not None:
+            return landed
+        self.own_files.drop()
+        if self.strict or isinstance(operation, Clone):
+            raise self._exists()
+        raise RetryableConflict(
+            f"a table was created at {self.store.uri} while {self._named()} was to create it; plan again "
+            "on it"
+        )
+
+    # -- the manifest -----------------------------------------------------------------------------
+
+    def _publish(self, current: Snapshot, base: Snapshot, our_turn: bool) -> Snapshot | None:
+        version, naming = current.version + 1, current.location.naming
+        manifest = apply(
+            current.manifest,
+            self.transaction,
+            version=version,
+            timestamp_ns=runtime.now_ns(),
+            read=base.manifest,
+            restored=self._restored(),
+            new_table=self.new_table,
+        )
+        location = VersionLocation(version, names.manifest_path(version, naming), naming)
+        if runtime.monotonic() - self.looked_at > MAX_LOOK_AGE_SECONDS:
+            return None  # too long ago: others may have committed, and their versions may be gone already
+        if self._put(manifest, location) is Created.WON:
+            return self._done(manifest, location, our_turn)
+        landed = self._ours_at(location)
+        if landed is None and self.strict:
+            raise self._strict_lost(base.version, version)
+        return landed
+
+    def _restored(self) -> Manifest | None:
+        operation = self.transaction.operation
+        if not isinstance(operation, Restore):
+            return None
+        return read_snapshot(self.store, self.session, locate(self.store, operation.version)).manifest
+
+    def _put(self, manifest: Manifest, location: VersionLocation) -> Created:
+        """Publish the manifest; WON and EXISTS come back, the other two answers are raised."""
+        transaction = self.transaction
+        inline: Transaction | None = transaction
+        if len(data := transaction.encode()) > MAX_INLINE_TRANSACTION_BYTES:
+            inline = None
+            name = names.transaction_name(transaction.read_version, transaction.uuid)
+            path = names.transaction_path(name)
+            if path not in self.own_files:
+                self.own_files.write(path, data)
+            manifest = replace(manifest, transaction_file=name)
+        answer = self.publish(self.store, location.version, location.path, encode_manifest(manifest, inline))
+        if answer is Created.UNKNOWN:
+            raise OutcomeUnknown(
+                f"the answer to creating version {location.version} of {self.store.uri} was lost: "
+                f"{self._named()} may or may not have been committed. Read that version: if it carries "
+                "this uuid, the "
+                "commit happened. Committing the same transaction again is safe",
+                uuid=transaction.uuid,
+                version=location.version,
+            ) from self.store.failure(location.path)
+        if answer is Created.NOT_DONE:
+            cause = self.store.failure(location.path)
+            self.own_files.drop()
+            raise StoreError(
+                f"version {location.version} of {self.store.uri} could not be written ({cause}); "
+                "nothing was committed"
+            ) from cause
+        return answer
+
+    def _ours_at(self, location: VersionLocation) -> Snapshot | None:
+        """The version at the location if it is our own transaction: an attempt that landed unnoticed."""
+        try:
+            found = read_snapshot(self.store, self.session, location)
+        except ObjectNotFound:
+            return None
+        theirs = found.transaction()
+        return found if theirs is not None and theirs.uuid == self.transaction.uuid else None
+
+    def _done(self, manifest: Manifest, location: VersionLocation, our_turn: bool) -> Snapshot:
+        created_at = runtime.monotonic()
+        above = fell_into_hole(self.store, location, self.looked_at)
+        if above is not None:
+            raise self._out_of_the_hole(location, above)
+        if our_turn:
+            write_hint(self.store, location.version, created_at)
+        return committed_snapshot(self.store, self.session, location, manifest, self.transaction)
+
+    def _out_of_the_hole(self, location: VersionLocation, above: int) -> RetryableConflict:
+        """Take back a version that nobody would see, unless somebody has built on it already."""
+        if self.store.exists(names.manifest_path(location.version + 1, location.naming)):
+            # Its files are named by a manifest that somebody may hold on to: nothing of them may be deleted.
+            self.own_files = OwnFiles(self.store)
+        else:
+            self.store.delete(location.path)
+        return RetryableConflict(
+            f"{self._named()} slept while others committed: version {location.version} was free again after "
+            f"a cleanup, below version {above}, where nobody would see it. It was not committed; plan "
+            "again on "
+            "the latest version"
+        )
+
+
+def _back_off(spent: float, lost: int) -> None:
+    """Sleep for a random while that grows with the rounds lost, in units of what a round took (seconds)."""
+    span = max(spent, MIN_BACKOFF_UNIT_SECONDS) * 2 ** min(lost, MAX_BACKOFF_DOUBLINGS)
+    runtime.sleep(min(runtime.random().uniform(0, span), MAX_BACKOFF_SECONDS))
