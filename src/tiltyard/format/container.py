@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain
+from itertools import accumulate, chain
 from operator import add, or_
 from typing import Any
 
@@ -23,7 +23,7 @@ from tiltyard.format import wire
 from tiltyard.format.layouts import PageLayout, decode_layout, encode_layout
 from tiltyard.format.protos import file_pb2
 from tiltyard.format.schema import Schema, decode_schema
-from tiltyard.format.version import SUPPORTED, FileVersion
+from tiltyard.format.version import READ_VERSIONS, SUPPORTED, FileVersion
 
 __all__ = ["ColumnPages", "FileTail", "FileVersion", "PageEntry", "build_tail", "encode_column", "parse_tail"]
 
@@ -49,8 +49,7 @@ class ColumnPages:
 
     Page `p` holds rows `first_row[p]` to `first_row[p] + rows[p]` and owns the buffers
     `buffer_start[p]:buffer_start[p + 1]` of `offsets` and `sizes` (bytes, absolute in the file, checked
-    against its size); its layout is `layouts[layout_index[p]]`. All arrays are int64 but `layout_index`
-    (int32).
+    against its size); its layout is `layouts[layout_index[p]]`. All arrays are int64.
     """
 
     num_rows: int
@@ -59,7 +58,7 @@ class ColumnPages:
     buffer_start: npt.NDArray[np.int64]
     offsets: npt.NDArray[np.int64]
     sizes: npt.NDArray[np.int64]
-    layout_index: npt.NDArray[np.int32]
+    layout_index: npt.NDArray[np.int64]
     layouts: tuple[PageLayout, ...]
     column_offsets: tuple[int, ...] = ()
     column_sizes: tuple[int, ...] = ()
@@ -177,11 +176,12 @@ class FileTail:
         return self.file_size - FOOTER_BYTES
 
     def _check_column_encoding(self, encoding: Any) -> None:
-        typed = wire.parse(file_pb2.TypedBytes, _direct(encoding, "column encoding"), "", "column encoding")
+        data = _direct(encoding, "column encoding")
+        if data == _COLUMN_ENCODING_BYTES:
+            return
+        typed = wire.parse(file_pb2.TypedBytes, data, "", "column encoding")
         if typed.type_url.rpartition("/")[2] != "lance.encodings.ColumnEncoding" or "/" not in typed.type_url:
             raise UnsupportedFeature(f"column encoding {typed.type_url!r} is not known to this version")
-        if typed.value in (b"\n\x00", b""):
-            return
         kind = wire.parse(file_pb2.ColumnEncoding, typed.value, "", "column encoding").WhichOneof("column")
         if kind != "values":
             raise UnsupportedFeature(f"column encoding {kind or 'of an unknown kind'} is not supported")
@@ -263,8 +263,9 @@ def parse_footer(view: memoryview, file_size: int, path: str) -> Footer:
     if magic != MAGIC:
         raise CorruptFile(_wrong_magic(view, magic), path)
     version = FileVersion.of_footer(major, minor)
-    if version is None or version is FileVersion.V2_3:
-        raise UnsupportedFeature(f"{path}: data file version {major}.{minor} is not supported: {SUPPORTED}")
+    if version not in READ_VERSIONS:
+        shown = version.value if version else f"{major}.{minor}"
+        raise UnsupportedFeature(f"{path}: data file version {shown} is not supported: {SUPPORTED}")
     footer = Footer(version, metadata, column_table, global_table, num_globals, num_columns, file_size, path)
     limit = file_size - FOOTER_BYTES
     if num_globals == 0:
@@ -343,17 +344,19 @@ def _page_table(message: Any, limit: int, aligned: bool) -> ColumnPages:
         raise CorruptFile(f"its pages claim {sum(rows)} rows")
     numbers: dict[bytes, int] = {}
     index = [numbers.setdefault(_direct(page.encoding, "page encoding"), len(numbers)) for page in pages]
-    row_array = np.array(rows, np.int64)
-    starts = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=starts[1:])
+    # One array, cut into views: for a file of many columns the arrays themselves would be the cost.
+    count, total = len(rows), len(offsets)
+    first_rows = accumulate(rows, initial=0)
+    table = np.array([*rows, *index, *accumulate(counts, initial=0), *offsets, *sizes, *first_rows], np.int64)
+    at = 3 * count + 1
     return ColumnPages(
         sum(rows),
-        np.cumsum(row_array) - row_array,
-        row_array,
-        starts,
-        np.array(offsets, np.int64),
-        np.array(sizes, np.int64),
-        np.array(index, np.int32),
+        table[at + 2 * total : at + 2 * total + count],
+        table[:count],
+        table[2 * count : at],
+        table[at : at + total],
+        table[at + total : at + 2 * total],
+        table[count : 2 * count],
         tuple(map(decode_layout, numbers)),
         tuple(message.buffer_offsets),
         tuple(message.buffer_sizes),

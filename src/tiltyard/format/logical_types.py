@@ -85,6 +85,8 @@ def leaf_type(logical_type: str) -> Any:
 def _parse(kind: str, rest: str) -> Any:
     if kind == "timestamp":
         unit, _, zone = rest.partition(":")
+        if not zone:
+            return None
         return pa.timestamp(unit) if zone == "-" else pa.timestamp(unit, zone)
     if kind == "fixed_size_list":
         inner, _, dimension = rest.rpartition(":")

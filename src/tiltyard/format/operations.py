@@ -1,12 +1,14 @@
 """The operations of transactions as frozen values (transactions, section 2). `transaction.py` encodes them.
 
-Fragments that an operation adds have id 0 (to be assigned) unless their ids were reserved before.
+Each has a `name`: the word of the format. Fragments that an operation adds have id 0 (to be assigned) unless
+their ids were reserved before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from tiltyard.format.base_paths import BasePath
 from tiltyard.format.fragment import DataFile, DataOverlay, Fragment
@@ -101,11 +103,13 @@ class OverlayGroup:
 
 @dataclass(frozen=True, slots=True)
 class Append:
+    name: ClassVar[str] = "Append"
     fragments: tuple[Fragment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
+    name: ClassVar[str] = "Delete"
     updated_fragments: tuple[Fragment, ...] = ()
     deleted_fragment_ids: tuple[int, ...] = ()
     predicate: str = ""
@@ -115,6 +119,7 @@ class Delete:
 class Overwrite:
     """`schema.metadata` is the `schema_metadata` of the wire."""
 
+    name: ClassVar[str] = "Overwrite"
     fragments: tuple[Fragment, ...] = ()
     schema: Schema = field(default_factory=lambda: Schema(()))
     config_upsert_values: Mapping[str, str] = field(default_factory=dict)
@@ -127,12 +132,14 @@ class Overwrite:
 
 @dataclass(frozen=True, slots=True)
 class CreateIndex:
+    name: ClassVar[str] = "CreateIndex"
     new_indices: tuple[IndexMetadata, ...] = ()
     removed_indices: tuple[IndexMetadata, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
+    name: ClassVar[str] = "Rewrite"
     groups: tuple[RewriteGroup, ...] = ()
     rewritten_indices: tuple[RewrittenIndex, ...] = ()
 
@@ -141,6 +148,7 @@ class Rewrite:
 class Merge:
     """`fragments` is the complete list; `schema.metadata` is the `schema_metadata` of the wire."""
 
+    name: ClassVar[str] = "Merge"
     fragments: tuple[Fragment, ...] = ()
     schema: Schema = field(default_factory=lambda: Schema(()))
     preserves_nullability: bool = False
@@ -152,11 +160,13 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
+    name: ClassVar[str] = "Restore"
     version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ReserveFragments:
+    name: ClassVar[str] = "ReserveFragments"
     num_fragments: int = 0
 
 
@@ -166,6 +176,7 @@ class Update:
     place.
     """
 
+    name: ClassVar[str] = "Update"
     removed_fragment_ids: tuple[int, ...] = ()
     updated_fragments: tuple[Fragment, ...] = ()
     new_fragments: tuple[Fragment, ...] = ()
@@ -184,6 +195,7 @@ class Update:
 class Project:
     """The schema's metadata is not part of the operation: the table keeps its own."""
 
+    name: ClassVar[str] = "Project"
     schema: Schema = field(default_factory=lambda: Schema(()))
     preserves_nullability: bool = False
 
@@ -192,6 +204,7 @@ class Project:
 class UpdateConfig:
     """`None` leaves a map as it is. Old forms of the wire are decoded into these."""
 
+    name: ClassVar[str] = "UpdateConfig"
     config_updates: UpdateMap | None = None
     table_metadata_updates: UpdateMap | None = None
     schema_metadata_updates: UpdateMap | None = None
@@ -200,16 +213,19 @@ class UpdateConfig:
 
 @dataclass(frozen=True, slots=True)
 class DataReplacement:
+    name: ClassVar[str] = "DataReplacement"
     replacements: tuple[ReplacementFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateMemWalState:
+    name: ClassVar[str] = "UpdateMemWalState"
     compacted_sstables: tuple[CompactedSsTable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Clone:
+    name: ClassVar[str] = "Clone"
     is_shallow: bool = False
     ref_name: str | None = None
     ref_version: int = 0
@@ -219,6 +235,7 @@ class Clone:
 
 @dataclass(frozen=True, slots=True)
 class UpdateBases:
+    name: ClassVar[str] = "UpdateBases"
     new_bases: tuple[BasePath, ...] = ()
 
 
@@ -226,6 +243,7 @@ class UpdateBases:
 class DataOverlays:
     """The operation that the wire calls `DataOverlay`; one overlay is a `fragment.DataOverlay`."""
 
+    name: ClassVar[str] = "DataOverlay"
     groups: tuple[OverlayGroup, ...] = ()
 
 
@@ -237,6 +255,10 @@ class UnknownOperation:
 
     number: int
     data: bytes = field(default=b"", repr=False)
+
+    @property
+    def name(self) -> str:
+        return f"Unknown({self.number})"
 
 
 Operation = (

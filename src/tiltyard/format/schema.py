@@ -36,6 +36,9 @@ MAX_DEPTH = 100
 NEAREST_NAMES = 3
 """How many similar names an error lists."""
 
+STRUCT_VECTOR = "fixed_size_list:struct:"
+"""Logical type of a fixed-size list of structs, less its dimension."""
+
 PRIMARY_KEY = "lance-schema:unenforced-primary-key"
 PRIMARY_KEY_POSITION = "lance-schema:unenforced-primary-key:position"
 CLUSTERING_KEY_POSITION = "lance-schema:unenforced-clustering-key:position"
@@ -107,17 +110,22 @@ class Field:
             return pa.list_(inner.arrow_field)
         if kind in ("large_list", "large_list.struct"):
             return pa.large_list(inner.arrow_field)
-        if kind == "map" and len(inner.children) == 2:
+        if kind == "map" and len(inner.children) == 2 and inner.children[0].logical_type != "null":
             key, value = inner.children
             return pa.map_(key.arrow_field.with_nullable(False), value.arrow_field)
-        if kind.startswith("fixed_size_list:struct:") and kind[23:].isdigit():
-            return pa.list_(inner.arrow_field, int(kind[23:]))
+        if kind.startswith(STRUCT_VECTOR):
+            dimension = kind[len(STRUCT_VECTOR) :]
+            if dimension.isascii() and dimension.isdigit() and 0 < int(dimension) < 2**31:
+                return pa.list_(inner.arrow_field, int(dimension))
         raise UnsupportedFeature(f"field {self.name!r}: logical type {kind!r} is not known to this version")
 
     @property
     def arrow_field(self) -> Any:
         """The `pa.Field`: name, storage type, nullability, metadata."""
-        return pa.field(self.name, self.arrow_type, self.nullable, self.metadata or None)
+        metadata = {key: value.encode("utf-8", "surrogateescape") for key, value in self.metadata.items()}
+        return pa.field(
+            self.name, self.arrow_type, self.nullable or self.logical_type == "null", metadata or None
+        )
 
     def with_metadata(self, metadata: Mapping[str, str]) -> Field:
         """The same field with other metadata; the key markers follow from it (table format, section 11.4)."""
@@ -474,7 +482,7 @@ def _nested(arrow: Any, id: int, ids: Iterator[int], column: str) -> tuple[str, 
         return "map", (_from_arrow(entries, id, ids, column),)
     item = _from_arrow(arrow.value_field, id, ids, column)
     if types.is_fixed_size_list(arrow):
-        return f"fixed_size_list:struct:{arrow.list_size}", (item,)
+        return f"{STRUCT_VECTOR}{arrow.list_size}", (item,)
     large = "large_list" if types.is_large_list(arrow) else "list"
     return (f"{large}.struct" if item.logical_type == "struct" else large), (item,)
 

@@ -113,9 +113,7 @@ class Transaction:
     @property
     def name(self) -> str:
         """The name of the operation in the words of the format, as in `Append`."""
-        if isinstance(self.operation, UnknownOperation):
-            return f"Unknown({self.operation.number})"
-        return "DataOverlay" if isinstance(self.operation, DataOverlays) else type(self.operation).__name__
+        return self.operation.name
 
     @property
     def file_name(self) -> str:
