@@ -94,8 +94,6 @@ def open_root(uri: Any, storage_options: Mapping[str, Any] | None) -> Store:
         uri = os.fspath(uri)
     if not isinstance(uri, str) or not uri:
         raise InvalidUri(f"a table's location is a path or URI, found {uri!r}")
-    if uri.startswith("~"):
-        uri = os.path.expanduser(uri)
     return open_store(uri, storage_options)
 
 
