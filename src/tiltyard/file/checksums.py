@@ -33,8 +33,11 @@ def checksum(data: Any, start: int = 0) -> int:
     return zlib.crc32(data, start)
 
 
-def encode_checksums(pages: Sequence[int], metadata: int) -> bytes:
-    """The global buffer for page sums in file order and the sum of all column metadata, concatenated."""
+def encode_checksums(pages: Sequence[int], columns: Sequence[bytes]) -> bytes:
+    """The global buffer for page sums in file order and the metadata bytes of all columns."""
+    metadata = 0
+    for column in columns:
+        metadata = zlib.crc32(column, metadata)
     head = _HEAD.pack(MAGIC, CRC32, len(pages))
     return head + np.array([*pages, metadata], "<u4").tobytes()
 
