@@ -79,12 +79,10 @@ def _frame(data: Any, schema: Any) -> Any:
     polars: Any = sys.modules.get("polars")
     if polars is None:
         return None
-    frame: Any = data
-    if isinstance(frame, getattr(polars, "LazyFrame", ())):
-        frame = frame.collect()
-    if not isinstance(frame, getattr(polars, "DataFrame", ())):
-        return None
-    return frame.to_arrow(compat_level=polars.CompatLevel.oldest())
+    lazy: Any = getattr(polars, "LazyFrame", ())
+    eager: Any = getattr(polars, "DataFrame", ())
+    frame = data.collect() if isinstance(data, lazy) else data
+    return frame.to_arrow(compat_level=polars.CompatLevel.oldest()) if isinstance(frame, eager) else None
 
 
 def _from_iterable(data: Iterable[Any], schema: Any) -> Iterator[Any]:

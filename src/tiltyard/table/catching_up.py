@@ -90,7 +90,7 @@ class CatchingUp:
     affected: Mapping[int, np.ndarray] | None
     unhashed_key: bool
     foreign_fragments: bool
-    force: bool
+    force: bool | None
     own_files: OwnFiles
     checked: int = 0
     """Every version up to this one was taken into account."""
@@ -160,15 +160,17 @@ class CatchingUp:
     def _refuse_hidden_restore(self, versions: Sequence[int]) -> None:
         """A Restore from a handle that is newer than what it restores hides what its author never saw.
 
-        One whose read version is the restored version itself says nothing about what its author saw.
+        One whose read version is the restored version itself says nothing about what its author saw, unless
+        the caller says (`force=False`) that its base is the newest version that the author saw.
         """
         operation = self.transaction.operation
-        if isinstance(operation, Restore) and not self.force and self.base.version > operation.version:
+        if not isinstance(operation, Restore) or self.force:
+            return
+        if self.force is False or self.base.version > operation.version:
             raise RetryableConflict(
                 f"restoring version {operation.version} would leave behind versions "
                 f"{', '.join(map(str, versions))}, committed since version {self.checked} was read; read "
-                "the latest "
-                "version and restore again, or force it"
+                "the latest version and restore again, or force it"
             )
 
     def _check(self, snapshot: Snapshot, theirs: Transaction, current: Snapshot) -> None:
