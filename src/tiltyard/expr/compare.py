@@ -100,6 +100,29 @@ def literal_test(op: str, arrow: pa.DataType, literal: Literal) -> Test:
     return _arrow_test(op, literal.value)
 
 
+def snap(op: str, arrow: pa.DataType, literal: Literal) -> tuple[str | None, Values]:
+    """The operator and the value of `arrow`'s type (in physical units, decimals as `Decimal`) that decide the
+    comparison of such a column with a literal; operator None where `=` never and `!=` always holds. Numbers
+    beyond the type stay as they are."""
+    if pa.types.is_dictionary(arrow):
+        arrow = arrow.value_type
+    kind = kind_of(arrow)
+    if kind is Kind.FLOAT:
+        snapped, bound = _float_bound(op, dtype_of(arrow).type, literal)
+        return snapped, float(bound)
+    if kind in (Kind.INT, Kind.INSTANT, Kind.TIME, Kind.DURATION, Kind.DECIMAL):
+        floor, is_exact = exact(literal, arrow)
+        if isinstance(floor, float) or kind is not Kind.DECIMAL:
+            return (op if isinstance(floor, float) else _snapped(op, is_exact)), floor
+        return _snapped(op, is_exact), decimal_of(floor, arrow.scale)
+    return op, literal.value
+
+
+def decimal_of(unscaled: int, scale: int) -> Decimal:
+    """`unscaled` times ten to the minus `scale`, exactly."""
+    return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale))
+
+
 def _integer_test(op: str, info: np.iinfo[Any], floor: int | float, is_exact: bool) -> Test:
     if isinstance(floor, float):
         return _beyond(op, math.isnan(floor) or floor > 0)
@@ -305,9 +328,7 @@ def _decimal_membership(arrow: pa.DataType, literals: Sequence[Literal]) -> tupl
     unscaled = dict.fromkeys(floor for floor, is_exact in floors if is_exact and isinstance(floor, int))
     limit = 10**arrow.precision
     kept = [number for number in unscaled if -limit < number < limit]
-    values = tuple(
-        Decimal((int(number < 0), tuple(map(int, str(abs(number)))), -arrow.scale)) for number in kept
-    )
+    values = tuple(decimal_of(number, arrow.scale) for number in kept)
     if len(kept) <= FEW_VALUES:
         tests = [_decimal_test("=", arrow, number, True) for number in kept]
 
