@@ -113,14 +113,15 @@ TY_CLONES bool remap_few(const std::uint16_t* codes, std::size_t n, const std::u
   for (std::size_t from = 0; from < n; from += kStep) {
     const std::size_t count = n - from < kStep ? n - from : kStep;
     const std::uint16_t* c = codes + from;
-    std::uint16_t* o = out + from;
+    std::uint16_t* __restrict o = out + from;
     std::uint16_t top = 0;
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint16_t code = c[i] & 0x7fff;
       top = top > code ? top : code;
     }
     all_known &= top < size;
-    for (std::size_t i = 0; i < count; ++i) o[i] = (c[i] & 0x7fff) == 0 ? table[0] : 0;
+    const std::uint16_t none = table[0];
+    for (std::size_t i = 0; i < count; ++i) o[i] = (c[i] & 0x7fff) == 0 ? none : 0;
     for (std::size_t k = 1; k < size; ++k) {
       const std::uint16_t level = table[k], code = static_cast<std::uint16_t>(k);
       if (level == 0) continue;

@@ -135,7 +135,7 @@ class FileWriter:
         self._closed = True
         columns = [encode_column(column.entries) for column in self._columns]
         sums = [each for column in self._columns for each in column.sums]
-        checksums = encode_checksums(sums, checksum(b"".join(columns)))
+        checksums = encode_checksums(sums, columns)
         tail = build_tail(self._position, self.version, self.schema, self.rows, columns, [checksums])
         self._put([tail], len(tail))
         self._flush()
