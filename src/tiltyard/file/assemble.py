@@ -1,8 +1,9 @@
 """From decoded leaf columns to Arrow arrays of top-level fields.
 
-A field tree becomes a tree of nodes once per projection. Structs, lists, maps and fixed-size lists of structs
-own no column: each takes validity and offsets from one leaf below it, its guide, because every leaf repeats the
-structure above it (file format 4.2 and 6). A leaf without a column is all null, and so is a struct without any.
+A field tree becomes a tree of nodes once per projection. Structs, lists, maps and fixed-size lists of
+structs own no column: each takes validity and offsets from one leaf below it, its guide, because every
+leaf repeats the structure above it (file format 4.2 and 6). A leaf without a column is all null, and so is a
+struct without any.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ Node = Callable[[Session, Leaves, int], Any]
 
 
 class Planner:
-    """Builds nodes for the fields of one projection. `open_leaf(column, field, above)` gives a column's reader.
+    """Builds nodes for the fields of one projection.
 
-    `above`: whether each ancestor of the leaf is a list layer, outermost first.
+    `open_leaf(column, field, above)` gives a column's reader; `above`: whether each ancestor of the leaf is a list layer, outermost first.
     """
 
     def __init__(

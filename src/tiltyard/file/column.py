@@ -88,7 +88,7 @@ class Walked:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """What rows come to below the structure: levels (None: without lists, all valid) and where the items are."""
+    """What rows come to below the structure: levels (None: all valid, no lists) and where the items are."""
 
     rep: U16
     def_: U16 | None
@@ -99,7 +99,7 @@ class Items:
 
 
 class ColumnTable:
-    """The tables of one column. `source`: the file's bytes; `bits`: of a value, 0 where they vary in width."""
+    """The tables of one column. `source`: the file's bytes; `bits`: of a value, 0 if widths vary."""
 
     def __init__(self, source: Bytes, pages: ColumnPages, layers: Layers, bits: int) -> None:
         self.source = source
@@ -116,7 +116,7 @@ class ColumnTable:
     def _build(self, pages: ColumnPages) -> None:
         n = len(pages)
         planned = [_plan(layout) for layout in pages.layouts]
-        maps = [self.layers.map_page(layout.layers) for layout in pages.layouts]  # type: ignore[union-attr]
+        maps = [self.layers.map_page(layout.layers) for layout in pages.layouts]
         side = bytearray()
         maps_at: list[int] = []
         for numbers, _ in maps:
@@ -229,7 +229,8 @@ class ColumnTable:
         if self.uniform >= 0:
             return [(self.uniform, rows)]
         found: list[tuple[int, Rows]] = []
-        starts, counts = [], []
+        starts: list[list[int]] = []
+        counts: list[list[int]] = []
         for start, count in zip(rows.start.tolist(), rows.counts().tolist(), strict=True):
             while count > 0:
                 page = int(np.searchsorted(self.page_rows, start, "right")) - 1
@@ -285,9 +286,9 @@ class ColumnTable:
             staged = self.stage(_span_union(low, np.minimum(high, len(self.first) - 1)), values=False)
         tables = self.tables(staged)
         if len(rows.start) == 1:
-            low = int(np.searchsorted(self.started, rows.start[0], "right")) - 1
-            high = int(np.searchsorted(self.started, rows.start[0] + rows.total, "right"))
-            room = kernels.level_bound(*tables, max(low, 0), min(high, len(self.first) - 1))
+            begin = int(np.searchsorted(self.started, rows.start[0], "right")) - 1
+            end = int(np.searchsorted(self.started, rows.start[0] + rows.total, "right"))
+            room = kernels.level_bound(*tables, max(begin, 0), min(end, len(self.first) - 1))
         else:
             room = GUESSED_ENTRIES_PER_ROW * rows.total
         start, count = np.empty(len(rows.start), np.int64), np.empty(len(rows.start), np.int64)
@@ -386,7 +387,7 @@ class ColumnTable:
         return table.reshape(-1), bits
 
     def contiguous(self, start: int, stop: int, bits: int) -> int | None:
-        """Where rows lie back to back in the file as Arrow wants them, the position of the first; else None."""
+        """The position of rows that lie back to back in the file as Arrow wants them; else None."""
         low = int(np.searchsorted(self.page_rows, start, "right")) - 1
         high = int(np.searchsorted(self.page_rows, stop, "left"))
         pages = self.rows_table[low:high]

@@ -1,8 +1,8 @@
 """Reading a .lance data file of version 2.1 or 2.2: projection, ranges and takes (file format; D40 to D47).
 
-`open_file` gives a cached `FileReader`. The file's bytes are one buffer, mapped or read whole by the store; the
-page tables of a column are built when it is first read. A read decodes every wanted column with one or a few
-kernel calls, whatever pages and chunks the rows lie in, and puts Arrow arrays together from the results.
+`open_file` gives a cached `FileReader`. The file's bytes are one buffer, mapped or read whole by the store;
+the page tables of a column are built when it is first read. A read decodes every wanted column with one or a
+few kernel calls, whatever pages and chunks the rows lie in, and puts Arrow arrays together from the results.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def open_file(
     key = (store.identity, path, "file", size)
     found = held.maps.get(key)
     if found is not None:
-        return found  # type: ignore[no-any-return]
+        return found
     reader = FileReader(store.map(path, size), path, held)
     held.maps.put(key, reader, reader.nbytes)
     return reader

@@ -68,7 +68,7 @@ def is_large(arrow: Any) -> bool:
 
 
 class LeafReader:
-    """Reads one column of a file as arrays of one Arrow type. `buffer`: the file's bytes, for slices of it."""
+    """Reads one column of a file as arrays of one Arrow type. `buffer`: the file's bytes, to slice."""
 
     def __init__(self, name: str, arrow: Any, table: ColumnTable, buffer: Any) -> None:
         self.name = name
@@ -216,7 +216,7 @@ class LeafReader:
         offsets, offsets_buffer = session.arena.alloc((n + 1) * dtype.itemsize)
         stored = 0
         room = GUESSED_STRING_BYTES * n
-        if len(items.start) == 1:
+        if len(items.count) == 1:
             stored = table.encoded_bytes(items)
             room = int(stored * (table.reserve or GUESSED_EXPANSION)) if table.expands else stored
         while True:
@@ -274,7 +274,7 @@ class LeafReader:
             room = total
 
     def _dictionary_array(self, session: Session, kind: int, items: Items, validity: Any, nulls: int) -> Any:
-        if kind == WALKED or kind == BYTES:
+        if kind in (WALKED, BYTES):
             raise CorruptFile("a full-zip page in a dictionary column")
         n = items.slots
         if self.table.dictionary is None:
@@ -299,8 +299,8 @@ class LeafReader:
             limit = 1 << (self.bits - (1 if types.is_signed_integer(self.type.index_type) else 0))
             if items.n > limit:
                 raise UnsupportedFeature(
-                    f"the pages of a dictionary column hold {items.n} items, more than {self.type.index_type} "
-                    "can number; write the column with a wider index"
+                    f"the pages of a dictionary column hold {items.n} items, more than "
+                    f"{self.type.index_type} can number; write the column with a wider index"
                 )
             if is_varying(value):
                 if items.offsets is None:

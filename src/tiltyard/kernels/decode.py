@@ -1,21 +1,23 @@
-"""Kernels of the reader. Arrays are one-dimensional and contiguous; every function raises ValueError on damage.
+"""Kernels of the reader. Arrays are one-dimensional and contiguous; all raise ValueError on damage.
 
 A column is described by seven arrays, called `column` below and passed one by one: `src` (uint8, the whole
-file), `aux` (uint8, buffers decompressed elsewhere), `staged` (int64, six per chunk: where in `aux`; or empty),
-`side` (uint8, small facts of pages), `pages` (int64, `encoding.program.FIELDS` per page), `first` (int64, first
-item of each chunk and the end), `chunks` (int64, three per chunk: position, bytes, page). What is wanted comes
-as `start` and `count` (int64; an empty `count` means one each), items or rows counted through the column.
+file), `aux` (uint8, buffers decompressed elsewhere), `staged` (int64, six per chunk: where in `aux`; or
+empty), `side` (uint8, small facts of pages), `pages` (int64, `encoding.program.FIELDS` per page), `first`
+(int64, first item of each chunk and the end), `chunks` (int64, three per chunk: position, bytes, page). What
+is wanted comes as `start` and `count` (int64; an empty `count` means one each), items or rows counted through
+the column.
 
 - `fixed(*column, start, count, bits, out)`: values of `bits` bits into uint8 `out`
-- `variable(*column, start, count, offsets, out) -> int`: offsets (int32 or int64) and bytes; returns the bytes
-  there are; what does not fit `out` is left out, and `out` needs eight bytes of slack to be filled in one go
+- `variable(*column, start, count, offsets, out) -> int`: offsets (int32 or int64) and bytes; returns how many
+  bytes there are, and leaves out what does not fit
 - `definition(*column, start, count, out)`: uint16 definition levels of items of a column without lists
 - `level_bound(*column, low, high) -> int`: level entries of a range of chunks
 - `rows(*column, started, start, count, rep, def, item_start, item_count) -> int`: levels and item ranges of
   rows of a column with lists; returns the entries there are
 - `zip_rows(src, side, pages, row_first, start, count, rep, def, position, length, page) -> (entries, values)`
-- `gather_fixed(src, position, width, out)`, `gather_variable(src, position, length, page, side, pages, offsets,
-  out) -> int`, `gather_strings(index, dictionary_offsets, dictionary, offsets, out) -> int`
+- `gather_fixed(src, position, width, out)`
+- `gather_variable(src, position, length, page, side, pages, offsets, out) -> int`
+- `gather_strings(index, dictionary_offsets, dictionary, offsets, out) -> int`
 - `unravel_items(rep, def, depth, cut, level, stride, bitmap) -> (slots, nulls)`
 - `unravel_lists(rep, def, depth, cut, inner, level, offsets, bitmap) -> (lists, nulls, children)`
 - `block_fixed(data, codec, bits, width, n, out)`, `block_levels(data, codec, width, out)`: one packed block
@@ -24,19 +26,21 @@ as `start` and `count` (int64; an empty `count` means one each), items or rows c
 
 from __future__ import annotations
 
+import importlib
 import os
-from typing import Any
+from types import ModuleType
 
-_native: Any = None
-if os.environ.get("TILTYARD_PURE") != "1":
-    try:
-        from tiltyard.kernels import _decode as _native
-    except ImportError:
-        _native = None
-if _native is None:
-    from tiltyard.kernels.reference import decode as _native
 
-COMPILED: bool = _native.__name__.endswith("_decode")
+def _implementation() -> ModuleType:
+    if os.environ.get("TILTYARD_PURE") != "1":
+        try:
+            return importlib.import_module("tiltyard.kernels._decode")
+        except ImportError:
+            pass  # not built: the reference below gives the same answers, slower
+    return importlib.import_module("tiltyard.kernels.reference.decode")
+
+
+_native = _implementation()
 
 fixed = _native.fixed
 variable = _native.variable

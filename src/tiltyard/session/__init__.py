@@ -1,4 +1,4 @@
-"""What a process keeps between operations: byte-bounded caches, the buffer arena, named limits (D37, D45, D46).
+"""What a process keeps between operations: bounded caches, the buffer arena, named limits (D37, D45, D46).
 
 A `Session` holds no protocol state: dropping one loses time, never data.
 """

@@ -87,7 +87,7 @@ class Arena:
             return self._free_bytes
 
     def alloc(self, nbytes: int) -> tuple[Bytes, Any]:
-        """Writable uint8 array of `nbytes` bytes (content undefined) and the Arrow buffer over the same memory.
+        """A writable uint8 array of `nbytes` bytes (content undefined) and the Arrow buffer over them.
 
         Write through the array before the buffer is given away. The memory is reused when both have died.
         """

@@ -1,7 +1,7 @@
 """One byte-bounded store of values, least recently used first to go (D37).
 
-Keys are tuples such as (store identity, path, kind, tag). Data, deletion and index files have random names, so
-their path says which bytes they hold; objects that can be replaced under one name carry a tag in the key.
+Keys are tuples such as (store identity, path, kind, tag). Data, deletion and index files have random names,
+so their path says which bytes they hold; objects that can be replaced under one name carry a tag in the key.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tiltyard import runtime
 
 
 class ByteCache:
-    """A map from keys to values that forgets the least recently used once its bytes or entries exceed a bound.
+    """A map from keys to values that forgets the least recently used beyond a bound of bytes or entries.
 
     A value larger than the whole bound is returned to its maker but not kept. Safe among threads; two threads
     that miss at once may both make the value, and the first one stored is the one that both get.

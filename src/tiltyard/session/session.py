@@ -11,7 +11,7 @@ _default: Session | None = None
 
 
 class Session:
-    """What operations share: `.cache` (values by key), `.maps` (whole files), `.arena` (memory), `.limits`."""
+    """What operations share: `.cache` (by key), `.maps` (whole files), `.arena` (memory), `.limits`."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = Limits() if limits is None else limits

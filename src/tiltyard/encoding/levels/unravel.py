@@ -1,12 +1,12 @@
 """Levels to Arrow structure (file format 6.6).
 
-Pages of one column may declare different kinds for a layer, so that a level number means different things in
-each. The reader maps all to one numbering for the column, in which an item layer has one level and a list layer
-two (null, then empty); then every layer of a whole range or take is unravelled from the same two arrays, each
-in one pass and independent of the others:
+Pages of one column may declare different kinds for a layer, so that a level number means different things
+in each. The reader maps all to one numbering for the column, in which an item layer has one level and a list
+layer two (null, then empty); then every layer of a whole range or take is unravelled from the same two
+arrays, each in one pass and independent of the others:
 
 - an entry owns a slot at an item layer below or at `depth` lists if rep >= depth and def <= cut[depth], where
-  cut[k] is the greatest level of the layers inside the (k+1)-th list; the slot is valid if def < the layer's level
+  cut[k] is the greatest level of the layers inside the (k+1)-th list; it is valid if def < the layer's level
 - an entry is a list of the j-th list layer if rep >= j and def <= cut[j]; it has a child if def <= cut[j - 1]
 """
 
@@ -128,6 +128,7 @@ def lists(
         raise CorruptFile(f"levels describe {found} lists where {slots} are expected")
     if not large and children > session.limits.offset_limit:
         raise BatchTooLarge(
-            f"{slots} lists hold {children} items, more than {session.limits.offset_limit}: read fewer rows at once"
+            f"{slots} lists hold {children} items, more than {session.limits.offset_limit}: "
+            "read fewer rows at once"
         )
     return offsets_buffer, bitmap_buffer if nulls else None, nulls, children
