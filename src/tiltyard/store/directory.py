@@ -39,9 +39,9 @@ class Directory:
                 self.handle()
 
     def __del__(self) -> None:
-        if getattr(self, "_handle", None) is not None:
-            self.port.close(self._handle)  # type: ignore[arg-type]
-            self._handle = None
+        handle = getattr(self, "_handle", None)
+        if handle is not None:
+            self.port.release(handle)
 
     def handle(self) -> int:
         """The open handle; FileNotFoundError while there is no directory."""
