@@ -6,6 +6,7 @@ Several pages are encoded at a time; at most `WriteLimits.pages_in_flight` exist
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -58,7 +59,7 @@ class _Column:
 class _Top:
     """One top-level column: what it has gathered, and its leaf columns."""
 
-    field: Field
+    root: Field
     leaves: list[_Column]
     arrays: list[Any] = field(default_factory=list)
     nbytes: int = 0
@@ -187,10 +188,8 @@ class FileWriter:
         """The gathered arrays as one; apart where one array cannot hold them (offsets or dictionary keys overflow)."""
         arrays, top.arrays, top.nbytes = top.arrays, [], 0
         if len(arrays) > 1:
-            try:
+            with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError):
                 arrays = [pa.concat_arrays(arrays)]
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError):
-                pass
         for array in arrays:
             yield top, array
 
@@ -243,7 +242,7 @@ def _top(top: Field) -> _Top:
 
 
 def _encode_page(top: _Top, array: Any, version: FileVersion) -> _Encoded:
-    leaves = ravel(array, top.field)
+    leaves = ravel(array, top.root)
     pages = [
         encode_leaf(leaf, column.options, version) for leaf, column in zip(leaves, top.leaves, strict=True)
     ]

@@ -9,7 +9,7 @@ from tiltyard.encoding.levels.ravel import NO_LEVELS, Levels
 from tiltyard.encoding.write.level_codec import encode_levels
 from tiltyard.encoding.write.pages import EncodedPage
 from tiltyard.encoding.write.values import Fixed, Text
-from tiltyard.format.layouts import NULLABLE_ITEM, ConstantPage, Encoding, Flat, Rle
+from tiltyard.format.layouts import NULLABLE_ITEM, ConstantPage, Encoding
 from tiltyard.format.version import FileVersion
 
 U8 = npt.NDArray[np.uint8]
@@ -44,9 +44,7 @@ def _compressed(levels: U16) -> tuple[Encoding | None, U8]:
     if not levels.size:
         return None, levels.view(np.uint8)
     encoding, data, _ = encode_levels(levels, np.array([levels.size], np.int64), runs=True)
-    if isinstance(encoding, Rle):
-        return encoding, data
-    return Flat(16), levels.view(np.uint8)
+    return encoding, data
 
 
 def empty_struct_page(levels: Levels) -> EncodedPage:

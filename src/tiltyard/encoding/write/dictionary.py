@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from tiltyard.encoding import choose
 from tiltyard.encoding.choose import FixedStats, Form
-from tiltyard.encoding.write.bitpack import PACKABLE, inline_chunks, inline_size, packed_block
+from tiltyard.encoding.levels.ravel import NO_BYTES
+from tiltyard.encoding.write.bitpack import BLOCK, PACKABLE, inline_chunks, inline_size, packed_block
 from tiltyard.encoding.write.chunks import Chunks
 from tiltyard.encoding.write.flat import flat_chunks
 from tiltyard.encoding.write.general import general_block
@@ -50,16 +51,28 @@ class Measured:
         return flat_chunks(self.values)
 
 
-def measure(values: Fixed, rle_threshold: float | None = None) -> Measured:
-    """One pass over the values."""
+def measure(values: Fixed, rle_threshold: float | None = None, nulls: U8 = NO_BYTES) -> Measured:
+    """One pass over the values. Blocks of nulls alone become zero (width 0) unless the page is constant."""
     if values.bits not in PACKABLE:
         stats = FixedStats(values.count, values.bits, values.count, None)
-        return Measured(values, np.empty(0, np.uint8), stats, values.all_equal(), Form.FLAT, stats.flat)
-    widths = np.empty(-(-values.count // 1024), np.uint8)
+        return Measured(values, NO_BYTES, stats, values.all_equal(), Form.FLAT, stats.flat)
+    widths = np.empty(-(-values.count // BLOCK), np.uint8)
     entries, changes = kernels.fixed_stats(values.data, values.bits, widths)
+    if nulls.size and changes:
+        size = values.bits // 8
+        for block in np.flatnonzero(_null_blocks(nulls)).tolist():
+            values.data[block * BLOCK * size : (block + 1) * BLOCK * size] = 0
+            widths[block] = 0
     stats = FixedStats(values.count, values.bits, entries, inline_size(values.bits, widths))
     form, size = choose.fixed_form(stats, rle_threshold)
     return Measured(values, widths, stats, changes == 0, form, size)
+
+
+def _null_blocks(nulls: U8) -> npt.NDArray[np.bool_]:
+    """For each block of 1,024 values whether all are null."""
+    padded = np.ones(-(-nulls.size // BLOCK) * BLOCK, np.uint8)
+    padded[: nulls.size] = nulls
+    return np.asarray(padded.reshape(-1, BLOCK).all(axis=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +134,7 @@ def for_text(values: Text, options: Options, version: FileVersion) -> Dictionary
     rows = first[:count]
     lengths = values.offsets[rows + 1] - values.offsets[rows]
     offsets, data = gathered(values.data, values.offsets[rows], lengths)
-    items = Text(offsets, data, values.width, values.is_text, np.empty(0, np.uint8))
+    items = Text(offsets, data, values.width, values.is_text, NO_BYTES)
     made = _with_items(indices, items, options, version)
     most = options.dictionary_ratio * variable_size(values.count, values.nbytes, values.width)
     return made if made.size <= most else None
@@ -182,5 +195,5 @@ def _sample_text(values: Text) -> tuple[int, int]:
     starts = values.offsets[rows]
     offsets, data = gathered(values.data, starts, values.offsets[rows + 1] - starts)
     first, indices = np.empty(rows.size, np.int64), np.empty(rows.size, np.uint32)
-    none = np.empty(0, np.uint8)
+    none = NO_BYTES
     return rows.size, kernels.dictionary_variable(data, offsets, none, 2**62, indices, first)

@@ -32,7 +32,7 @@ def compressed(data: U8 | bytes, scheme: str, level: int | None = None) -> bytes
     prefix = size.to_bytes(4 if scheme == "lz4" else 8, "little")
     if size == 0 and scheme == "lz4":
         return prefix + b"\0"
-    return prefix + bytes(memoryview(_codec(scheme, level).compress(memoryview(data))))
+    return prefix + bytes(memoryview(_codec(scheme, level).compress(pa.py_buffer(data))))
 
 
 def general_chunks(chunks: Chunks, scheme: str, level: int | None) -> Chunks:

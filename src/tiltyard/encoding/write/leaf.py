@@ -111,7 +111,7 @@ class _Builder:
     def page(self, levels: Levels, values: Values, nulls: U8) -> EncodedPage:
         match values:
             case Coded():
-                return self._coded(levels, values)
+                return self._coded(levels, values, nulls)
             case Fixed():
                 return self._fixed(levels, values, nulls)
             case Text():
@@ -165,7 +165,7 @@ class _Builder:
     # -- fixed width -----------------------------------------------------------------------------
 
     def _fixed(self, levels: Levels, values: Fixed, nulls: U8) -> EncodedPage:
-        plain = dictionary.measure(values, self.options.rle_threshold)
+        plain = dictionary.measure(values, self.options.rle_threshold, nulls)
         if plain.constant and constant.scalar_pays(levels, self.version, plain.size):
             return constant.scalar_page(levels, values, 0)
         coded = dictionary.for_fixed(plain, self.options, self.version)
@@ -262,9 +262,9 @@ class _Builder:
         block = (coded.encoding, coded.block, coded.count)
         return mini_block_page(levels, coded.indices.chunks(), self.version, block)
 
-    def _coded(self, levels: Levels, values: Coded) -> EncodedPage:
+    def _coded(self, levels: Levels, values: Coded, nulls: U8) -> EncodedPage:
         encoding, block = dictionary.items_block(values.items, self.options, self.version)
-        indices = dictionary.measure(values.indices)
+        indices = dictionary.measure(values.indices, None, nulls)
         return mini_block_page(levels, indices.chunks(), self.version, (encoding, block, values.items.count))
 
     def _vectors(self, levels: Levels, values: Vectors) -> EncodedPage:

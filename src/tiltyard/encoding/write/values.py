@@ -312,8 +312,8 @@ def _packed(array: Any, leaf: Leaf, nulls: U8) -> Packed:
                 raise InvalidInput(f"column {path!r}: a field of a packed struct must not be null")
         if (
             types.is_boolean(values.type)
-            or types.is_nested(values.type)
-            and not types.is_fixed_size_list(values.type)
+            or (types.is_nested(values.type)
+            and not types.is_fixed_size_list(values.type))
         ):
             raise UnsupportedFeature(f"column {path!r}: type {values.type} cannot be part of a packed struct")
         if types.is_dictionary(values.type) or types.is_null(values.type):

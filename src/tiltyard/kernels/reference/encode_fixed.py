@@ -231,9 +231,10 @@ def dictionary_fixed(values: U8, size: int, indices: U32, first: I64) -> int:
     """
     _require(size in (1, 2, 4, 8, 16), "dictionaries are made of values of 1, 2, 4, 8 or 16 bytes")
     _require(values.size == indices.size * size, "one index per value")
-    rows = np.ascontiguousarray(values).view(np.dtype((np.void, size))).ravel()
+    raw = values.tobytes()
     seen: dict[bytes, int] = {}
-    for row, value in enumerate(rows.tolist()):
+    for row in range(indices.size):
+        value = raw[row * size : (row + 1) * size]
         entry = seen.get(value)
         if entry is None:
             entry = len(seen)

@@ -97,7 +97,7 @@ def scatter_variable(data: U8, offsets: I64, positions: I64, length_size: int, o
     for row, at in enumerate(positions.tolist()):
         begin, end = bounds[row], bounds[row + 1]
         _require(0 <= begin <= end <= data.size, "offsets outside the data")
-        _require(0 <= at and at + length_size + end - begin <= out.size, "a position outside the output")
+        _require(at >= 0 and at + length_size + end - begin <= out.size, "a position outside the output")
         length = np.frombuffer((end - begin).to_bytes(length_size, "little"), np.uint8)
         out[at : at + length_size] = length
         out[at + length_size : at + length_size + end - begin] = data[begin:end]

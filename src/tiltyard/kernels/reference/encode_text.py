@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import numpy.typing as npt
 
@@ -138,7 +140,7 @@ def fsst_train(data: U8, offsets: I64, table: U8) -> int:
     matcher = _Matcher()
     for turn in range(FSST_ROUNDS):
         counts: dict[bytes, int] = {}
-        for begin, end in zip(bounds, bounds[1:], strict=False):
+        for begin, end in itertools.pairwise(bounds):
             _count(matcher, raw, begin, end, turn + 1 < FSST_ROUNDS, counts)
         scored = [(n * (8 if len(s) == 1 else len(s)), s) for s, n in counts.items()]
         scored.sort(key=lambda each: (-each[0], -len(each[1]), int.from_bytes(each[1], "little")))
