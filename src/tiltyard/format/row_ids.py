@@ -18,6 +18,9 @@ from tiltyard.format.protos import table_pb2 as pb
 MAX_SEQUENCE_ROWS = 2**32
 """Rows that a sequence may claim: a fragment cannot have more."""
 
+MAX_RUNS = 256
+"""Ascending runs up to which a sequence is tried as one segment per run."""
+
 # Sizes in bytes that the choice of a segment's form goes by.
 _SEGMENT_BYTES = 24
 _HOLE_BYTES = 4
@@ -47,10 +50,20 @@ def decode_row_ids(data: Any, rows: int | None = None, path: str | None = None) 
 
 
 def encode_row_ids(ids: npt.ArrayLike) -> bytes:
-    """The bytes of a sequence of row ids (uint64), in the smallest form."""
+    """The bytes of a sequence of row ids (uint64), in the smallest form.
+
+    Ids that ascend in a few runs, as after a compaction, become one segment per run where that is smaller.
+    """
     values = np.ascontiguousarray(ids, np.uint64)
-    segments = [_encode_segment(values)] if len(values) else []
-    return pb.RowIdSequence(segments=segments).SerializeToString()
+    if not len(values):
+        return b""
+    whole: bytes = pb.RowIdSequence(segments=[_encode_segment(values)]).SerializeToString()
+    breaks = np.flatnonzero(values[1:] <= values[:-1]) + 1
+    if not 0 < len(breaks) < MAX_RUNS:
+        return whole
+    runs = [_encode_segment(each) for each in np.split(values, breaks)]
+    split: bytes = pb.RowIdSequence(segments=runs).SerializeToString()
+    return min(whole, split, key=len)
 
 
 def encode_row_id_range(start: int, count: int) -> bytes:
