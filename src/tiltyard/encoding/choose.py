@@ -1,7 +1,8 @@
 """Which encoding a page gets, from its statistics alone (compression.md 4). Pure functions of plain values.
 
-The rules are those of the official writer, extended where a smaller page stays readable by it: dictionaries also
-for 32-bit values, byte-sized indices under run-length coding, mini-blocks for text with a few long values.
+The rules are those of the official writer, extended where a smaller page stays readable by it: dictionaries
+also for 32-bit values, byte-sized indices under run-length coding, mini-blocks for text with a few long
+values.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ DICTIONARY_MAX_ENTRIES = 100_000
 DICTIONARY_MAX_DISTINCT = 0.98
 """Distinct values in the sample, as a share, from which on no dictionary is tried."""
 DICTIONARY_GAIN = 0.9
-"""Size with a dictionary over the best size without, below which an extra dictionary is worth its look-ups."""
+"""Size with a dictionary over the best size without, below which an extra dictionary is worth its
+look-ups.
+"""
 FSST_MIN_LONGEST = 5
 FSST_MIN_BYTES = 32 * 1024
 FSST_GAIN = 0.95
@@ -42,7 +45,9 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FixedStats:
-    """`count` values of `bits` bits: `entries` run-length entries, `inline` bytes when bit-packed (None: cannot be)."""
+    """`count` values of `bits` bits: `entries` run-length entries, `inline` bytes when bit-packed (None:
+    cannot be).
+    """
 
     count: int
     bits: int
@@ -113,7 +118,9 @@ def text_is_narrow(count: int, nbytes: int, longest: int) -> bool:
 
 
 def text_dictionary_budget(count: int, nbytes: int, width: int, ratio: float, distinct: int) -> int:
-    """Bytes that the items may have together, with at least `distinct` of them (bit-packed indices counted)."""
+    """Bytes that the items may have together, with at least `distinct` of them (bit-packed indices
+    counted).
+    """
     packed = count * max(0, distinct - 1).bit_length() // 8
     return int(ratio * (nbytes + (count + 1) * width)) - packed
 

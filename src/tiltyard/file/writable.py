@@ -34,7 +34,8 @@ def _check(field: Field, path: str, version: FileVersion, nested: bool) -> None:
     kind = field.logical_type
     if field.is_blob:
         raise UnsupportedFeature(
-            f"column {path!r}: blob columns (lance-encoding:blob) are read, not written; write large_binary instead"
+            f"column {path!r}: blob columns (lance-encoding:blob) are read, not written; write "
+            f"large_binary instead"
         )
     if version is FileVersion.V2_1 and kind == "map":
         raise UnsupportedFeature(f"column {path!r}: map columns need file version 2.2, not 2.1")
@@ -55,22 +56,22 @@ def _check(field: Field, path: str, version: FileVersion, nested: bool) -> None:
 def check_batch(schema: Schema, arrow: Any) -> list[int]:
     """For each field of the schema the position of its column in a batch with the Arrow schema `arrow`.
 
-    Raises `SchemaMismatch` showing both sides unless every field is there once with the same type and nothing else is.
+    Raises `SchemaMismatch` showing both sides unless every field is there once with the same type and
+    nothing else is.
     """
     names = arrow.names
     if sorted(names) != sorted(schema.names):
-        raise SchemaMismatch(
-            f"the batch has columns {', '.join(map(repr, names))}; the file has {', '.join(map(repr, schema.names))}"
-        )
+        given, wanted = (", ".join(map(repr, each)) for each in (names, schema.names))
+        raise SchemaMismatch(f"the batch has columns {given}; the file has {wanted}")
     # Metadata of the batch's own fields is not looked at: the file's schema says what is written.
     bare = Schema.from_arrow(pa.schema([each.remove_metadata() for each in arrow]))
     positions = []
     for field in schema.fields:
         position = names.index(field.name)
-        given = bare.fields[position]
-        if not _fits(given, field):
+        if not _fits(bare.fields[position], field):
             raise SchemaMismatch(
-                f"column {field.name!r}: the batch has {arrow.field(position).type}, the file {field.arrow_type}"
+                f"column {field.name!r}: the batch has {arrow.field(position).type}, the file "
+                f"{field.arrow_type}"
             )
         _refuse_json_text(arrow.field(position).type, field, field.name)
         positions.append(position)
@@ -78,10 +79,9 @@ def check_batch(schema: Schema, arrow: Any) -> list[int]:
 
 
 def _fits(given: Field, wanted: Field) -> bool:
-    if given.logical_type != wanted.logical_type:
-        # The same storage under an extension name that only one of both carries.
-        if {given.logical_type, wanted.logical_type} != {"json", "large_binary"}:
-            return False
+    kinds = {given.logical_type, wanted.logical_type}
+    if len(kinds) > 1 and kinds != {"json", "large_binary"}:  # the same storage, the name on one side only
+        return False
     if len(given.children) != len(wanted.children):
         return False
     if wanted.logical_type == "struct" and [c.name for c in given.children] != [

@@ -1,7 +1,8 @@
 """The writer of data files of versions 2.1 and 2.2 (file-format.md 1, 9).
 
-Rows come in batches; each top-level column gathers them until there is enough for a page, which is encoded and written.
-Several pages are encoded at a time; at most `WriteLimits.pages_in_flight` exist besides what each column gathers.
+Rows come in batches; each top-level column gathers them until there is enough for a page, which is encoded
+and written. Several pages are encoded at a time; at most `WriteLimits.pages_in_flight` exist besides what
+each column gathers.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ ROW_STEP = 4096
 
 @dataclass(frozen=True, slots=True)
 class WriteLimits:
-    """Bounds on what a writer holds: bytes of Arrow data in a page of a top-level column, pages encoded at a time, bytes
-    handed to the store in one write.
+    """Bounds on what a writer holds: bytes of Arrow data in a page of a top-level column, pages encoded at a
+    time, bytes handed to the store in one write.
     """
 
     page_bytes: int = 8 * MIB
@@ -75,7 +76,8 @@ class _Encoded:
 
 
 class FileWriter:
-    """Writes one data file. `write` batches, then `close`; `abort`, or leaving the block by an error, removes it.
+    """Writes one data file. `write` batches, then `close`; `abort`, or leaving the block by an error,
+    removes it.
 
     Nothing is created before the first bytes are written, so a schema that is refused leaves no trace.
     """
@@ -114,8 +116,9 @@ class FileWriter:
     def write(self, batch: Any) -> None:
         """Append the rows of a `pa.RecordBatch` (columns by name, any order).
 
-        Raises `SchemaMismatch` when it does not fit the schema and `InvalidInput` for a null where none may be; both
-        before the batch's rows count. A failure while pages are written makes the writer unusable: `abort` it.
+        Raises `SchemaMismatch` when it does not fit the schema; nothing happened then. `InvalidInput` for a
+        null where none may be, or a failure of the store, may come with a later page and makes the writer
+        unusable: `abort` it.
         """
         if self._closed:
             raise InvalidInput(f"the writer of {self.path} is closed")
@@ -185,7 +188,9 @@ class FileWriter:
                 yield from self._joined(top)
 
     def _joined(self, top: _Top) -> Iterator[tuple[_Top, Any]]:
-        """The gathered arrays as one; apart where one array cannot hold them (offsets or dictionary keys overflow)."""
+        """The gathered arrays as one; apart where one array cannot hold them (offsets or dictionary keys
+        overflow).
+        """
         arrays, top.arrays, top.nbytes = top.arrays, [], 0
         if len(arrays) > 1:
             with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError):

@@ -1,7 +1,8 @@
 """From a nested Arrow array to its leaves with repetition and definition levels (file-format.md 6.5).
 
-The walk goes from the outermost layer inwards and is shared by sibling leaves: a slot carries a code that says
-which layer made it null or empty, and only at a leaf are codes turned into the level numbers of that leaf's path.
+The walk goes from the outermost layer inwards and is shared by sibling leaves: a slot carries a code that
+says which layer made it null or empty, and only at a leaf are codes turned into the level numbers of that
+leaf's path.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class Levels:
     """The levels of one leaf over some rows.
 
     `rep` and `def_` are uint16 with one entry per slot, or None where the path has no list or nothing null or
-    empty; `entries` counts them (the values where there are none). An entry with `def_` above `max_visible` owns no
-    value. `rows` counts what `Page.length` counts.
+    empty; `entries` counts them (the values where there are none). An entry with `def_` above `max_visible`
+    owns no value. `rows` counts what `Page.length` counts.
     """
 
     rep: U16 | None
@@ -104,8 +105,8 @@ class _Slots:
 def ravel(array: Any, field: Field) -> list[Leaf]:
     """The leaves below a top-level field, in column order, for the rows of `array`.
 
-    Raises `InvalidInput` where a field that must not be null is, `UnsupportedFeature` for nestings that the format
-    has no place for; both name the column.
+    Raises `InvalidInput` where a field that must not be null is, `UnsupportedFeature` for nestings that the
+    format has no place for; both name the column.
     """
     return list(_walk(array, field, field.name, _Slots(None, None, len(array), len(array), ())))
 
@@ -165,7 +166,8 @@ def _vector_of_structs(array: Any, field: Field, path: str, slots: _Slots) -> It
     size = array.type.list_size
     if slots.lists or any(each.logical_type in _LISTS for each in field.walk()):
         raise UnsupportedFeature(
-            f"column {path!r}: a fixed-size list of structs inside or around a list cannot be stored; use list instead"
+            f"column {path!r}: a fixed-size list of structs inside or around a list cannot be "
+            f"stored; use list instead"
         )
     inner = _item(array, field, path, slots)
     def_ = None if inner.def_ is None else np.repeat(inner.def_, size)

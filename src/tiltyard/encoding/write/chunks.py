@@ -14,7 +14,9 @@ I64 = npt.NDArray[np.int64]
 
 MAX_CHUNK_VALUES = 4096
 MAX_CHUNK_BYTES = 8186
-"""Values of a chunk stay below this many bytes, as in the official writer, so that one value costs little to read."""
+"""Values of a chunk stay below this many bytes, as in the official writer, so that one value costs little to
+read.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,9 @@ def even_ends(count: int, per_chunk: int, size: int) -> I64:
 
 
 def values_per_chunk(bits: int) -> int:
-    """The largest power of two of values that stays below `MAX_CHUNK_BYTES` (at least 2, at least 8 for odd widths)."""
+    """The largest power of two of values that stays below `MAX_CHUNK_BYTES` (at least 2, at least 8 for odd
+    widths).
+    """
     count = 2 if bits % 8 == 0 else 8
     while count * 2 <= MAX_CHUNK_VALUES and bits * count * 2 < MAX_CHUNK_BYTES * 8:
         count *= 2

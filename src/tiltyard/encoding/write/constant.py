@@ -53,7 +53,8 @@ def empty_struct_page(levels: Levels) -> EncodedPage:
 
 
 def scalar_pays(levels: Levels, version: FileVersion, otherwise: int) -> bool:
-    """Whether a scalar page is allowed and not larger than a mini-block page whose values take `otherwise` bytes.
+    """Whether a scalar page is allowed and not larger than a mini-block page whose values take `otherwise`
+    bytes.
 
     Beside a scalar, levels stand as they are; in a mini-block page they take about two bits each.
     """

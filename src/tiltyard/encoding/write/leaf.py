@@ -1,7 +1,8 @@
 """One leaf over some rows to pages: takes the values out of Arrow, lets `choose` decide, builds the page.
 
-A page whose levels do not fit the chunks of a mini-block (very many null or empty lists between few values) is split
-on row boundaries; a single row that does not fit becomes a full-zip page (file-format.md 9.1, step 8).
+A page whose levels do not fit the chunks of a mini-block (very many null or empty lists between few values)
+is split on row boundaries; a single row that does not fit becomes a full-zip page (file-format.md 9.1, step
+8).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tiltyard.encoding.write.chunks import Chunks
 from tiltyard.encoding.write.flat import flat_chunks, split_chunks
 from tiltyard.encoding.write.fsst import compress, train
 from tiltyard.encoding.write.general import general_chunks, general_values
-from tiltyard.encoding.write.mini_block import ChunkOverflow, mini_block_page
+from tiltyard.encoding.write.mini_block import ChunkOverflowError, mini_block_page
 from tiltyard.encoding.write.options import Options
 from tiltyard.encoding.write.pages import EncodedPage
 from tiltyard.encoding.write.values import (
@@ -70,14 +71,15 @@ def encode_leaf(leaf: Leaf, options: Options, version: FileVersion) -> list[Enco
     build = _Builder(options, version, leaf.path)
     try:
         return [build.page(levels, values, nulls)]
-    except ChunkOverflow:
+    except ChunkOverflowError:
         return list(build.split(levels, values, nulls))
 
 
 def _empty_struct(leaf: Leaf) -> EncodedPage:
     if leaf.levels.layers != (1,):
         raise UnsupportedFeature(
-            f"column {leaf.path!r}: a struct without fields can only be stored at the top level and without nulls"
+            f"column {leaf.path!r}: a struct without fields can only be stored at the top level and "
+            f"without nulls"
         )
     return constant.empty_struct_page(leaf.levels)
 
@@ -144,7 +146,7 @@ class _Builder:
                 continue
             try:
                 yield self.page(own, part, own_nulls)
-            except ChunkOverflow:
+            except ChunkOverflowError:
                 yield self._universal(own, part, own_nulls)
 
     def _universal(self, levels: Levels, values: Values, nulls: U8) -> EncodedPage:
@@ -158,7 +160,8 @@ class _Builder:
         if isinstance(values, Packed):
             return packed.packed_page(levels, values, nulls)
         raise UnsupportedFeature(
-            f"column {self.path!r}: a single row holds too many null or empty lists around dictionary values; "
+            f"column {self.path!r}: a single row holds too many null or empty lists around "
+            f"dictionary values; "
             "decode the dictionary before writing"
         )
 
@@ -291,8 +294,8 @@ def _with_symbols(values: Text, table: U8 | None) -> tuple[I64, U8, bytes | None
 
 
 def row_parts(levels: Levels, most: int) -> Iterator[tuple[int, int, int, int]]:
-    """Cut the entries at row starts into parts of at most `most` (a longer row stays whole): (first entry, end entry,
-    first value, end value) of each.
+    """Cut the entries at row starts into parts of at most `most` (a longer row stays whole): (first entry,
+    end entry, first value, end value) of each.
     """
     if levels.rep is None:
         starts = np.arange(levels.entries, dtype=np.int64)

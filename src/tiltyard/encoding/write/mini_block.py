@@ -22,14 +22,14 @@ SMALL_CHUNK_BYTES = 32768
 """A whole chunk in version 2.1, header and levels included."""
 
 
-class ChunkOverflow(Exception):
+class ChunkOverflowError(Exception):
     """A chunk would not fit its header fields: the page must be split or laid out in another way."""
 
 
 def mini_block_page(
     levels: Levels, chunks: Chunks, version: FileVersion, dictionary: tuple[Encoding, U8, int] | None = None
 ) -> EncodedPage:
-    """The page of some chunked values. Raises `ChunkOverflow` when its levels do not fit their chunks.
+    """The page of some chunked values. Raises `ChunkOverflowError` when its levels do not fit their chunks.
 
     `dictionary`: encoding, block and number of items that the chunks' indices point into.
     """
@@ -38,7 +38,7 @@ def mini_block_page(
     counts = np.diff(ends, prepend=0)
     has_levels = levels.rep is not None or levels.def_ is not None
     if has_levels and int(counts.max()) > MAX_CHUNK_LEVELS:
-        raise ChunkOverflow
+        raise ChunkOverflowError
     rep, rep_bytes, rep_ends = _part(levels.rep, ends, large)
     def_, def_bytes, def_ends = _part(levels.def_, ends, large)
     sizes = _chunk_sizes(rep_ends, def_ends, chunks, large)
@@ -94,7 +94,7 @@ def _part(levels: npt.NDArray[np.uint16] | None, ends: I64, runs: bool) -> tuple
         return None, NO_BYTES, NO_ROWS
     encoding, data, out_ends = encode_levels(levels, ends, runs=runs)
     if int(np.diff(out_ends, prepend=0).max()) > MAX_LEVEL_BYTES:
-        raise ChunkOverflow
+        raise ChunkOverflowError
     return encoding, data, out_ends
 
 
@@ -106,7 +106,7 @@ def _chunk_sizes(rep_ends: I64, def_ends: I64, chunks: Chunks, large: bool) -> I
         if ends.size:
             total += -(-np.diff(ends, prepend=0) // 8) * 8
     if not large and int(total.max()) > SMALL_CHUNK_BYTES:
-        raise ChunkOverflow
+        raise ChunkOverflowError
     return total
 
 

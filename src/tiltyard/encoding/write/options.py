@@ -38,8 +38,8 @@ class Options:
 def options_of(leaf: Field, top: Field, path: str) -> Options:
     """Options of a leaf below the top-level field `top`: its own metadata before that of the top-level field.
 
-    The structural encoding is taken from the top-level field alone, as in the official writer. Raises `InvalidInput`
-    naming the column and key for a value that has no meaning.
+    The structural encoding is taken from the top-level field alone, as in the official writer. Raises
+    `InvalidInput` naming the column and key for a value that has no meaning.
     """
     merged = {**top.metadata, **leaf.metadata}
     keys = {key[len(PREFIX) :]: value for key, value in merged.items() if key.startswith(PREFIX)}
@@ -48,7 +48,8 @@ def options_of(leaf: Field, top: Field, path: str) -> Options:
     structure = top.metadata.get(f"{PREFIX}structural-encoding")
     if structure == "sparse":
         raise UnsupportedFeature(
-            f"column {path!r}: structural encoding 'sparse' belongs to file version 2.3, which is not written; "
+            f"column {path!r}: structural encoding 'sparse' belongs to file version 2.3, which is "
+            f"not written; "
             "use 'miniblock' or 'fullzip'"
         )
     read = _Reader(keys, path)

@@ -25,7 +25,9 @@ I64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """`count` values of `bits` bits in `data` (uint8): a bitmap from bit 0 for 1 bit, whole bytes otherwise."""
+    """`count` values of `bits` bits in `data` (uint8): a bitmap from bit 0 for 1 bit, whole bytes
+    otherwise.
+    """
 
     bits: int
     data: U8
@@ -57,7 +59,9 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Strings or binaries: `offsets` int64 (one more than values) into `data`; `width` bytes of an offset on disk."""
+    """Strings or binaries: `offsets` int64 (one more than values) into `data`; `width` bytes of an offset on
+    disk.
+    """
 
     offsets: I64
     data: U8
@@ -97,7 +101,9 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """Fixed-size lists: `sizes` and `valid` (bitmap from bit 0, or None) per level, outermost first; flat items."""
+    """Fixed-size lists: `sizes` and `valid` (bitmap from bit 0, or None) per level, outermost first; flat
+    items.
+    """
 
     sizes: tuple[int, ...]
     valid: tuple[U8 | None, ...]
@@ -310,10 +316,8 @@ def _packed(array: Any, leaf: Leaf, nulls: U8) -> Packed:
                 own = own & (nulls == 0)
             if own.any():
                 raise InvalidInput(f"column {path!r}: a field of a packed struct must not be null")
-        if (
-            types.is_boolean(values.type)
-            or (types.is_nested(values.type)
-            and not types.is_fixed_size_list(values.type))
+        if types.is_boolean(values.type) or (
+            types.is_nested(values.type) and not types.is_fixed_size_list(values.type)
         ):
             raise UnsupportedFeature(f"column {path!r}: type {values.type} cannot be part of a packed struct")
         if types.is_dictionary(values.type) or types.is_null(values.type):

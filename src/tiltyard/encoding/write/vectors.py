@@ -60,7 +60,9 @@ def vector_chunks(values: Vectors) -> Chunks:
 
 
 def vector_page(levels: Levels, values: Vectors) -> EncodedPage:
-    """A full-zip page: per row the bitmaps of each level, then the items; bitmaps alone when all items are null."""
+    """A full-zip page: per row the bitmaps of each level, then the items; bitmaps alone when all items are
+    null.
+    """
     bare = all_items_null(values)
     leaf: Encoding = ConstantValue(None) if bare else Flat(values.items.bits)
     columns: list[U8] = []
