@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from tiltyard.session import Session
     from tiltyard.store import Store
 
-MAX_CREATE_RACES = 3
-"""How often an append or overwrite that was to make the table finds that another one just did."""
+MAX_RACES = 32
+"""How often a write builds anew on a table that another writer just made, or just overwrote as we would."""
 
 
 def write_dataset(
@@ -146,22 +146,28 @@ class _Write:
         fragments = table_write.write_fragments(
             self._store, schema, batches, self._options, arrow_schema=arrow, progress=self._progress
         )
-        for _ in range(MAX_CREATE_RACES):
+        for _ in range(MAX_RACES):
             try:
                 return self._commit(snapshot, fragments, schema)
-            except (CommitConflict, StoreError) as error:
-                raced = snapshot is None and isinstance(error, RetryableConflict) and self._mode != "create"
-                if not raced:
+            except (CommitConflict, StoreError, TableAlreadyExists) as error:
+                if not self._may_build_on_winner(snapshot, error):
                     remove_files(self._store, fragments)  # a definite answer: no version names them
                     raise
-            # Another writer made the table between our look and our commit: build on it.
             snapshot = open_latest(self._store, self._session)
             if self._mode == "append":
                 self._check_same_fields(fragments, schema, snapshot)
         remove_files(self._store, fragments)
         raise RetryableConflict(
-            f"{self._store.uri} was made and removed again and again meanwhile; try again"
+            f"other writers made or overwrote {self._store.uri} {MAX_RACES} times meanwhile; try again"
         )
+
+    def _may_build_on_winner(self, snapshot: Snapshot | None, error: Exception) -> bool:
+        """Whether this write means the same on the version that another writer made first (case O01)."""
+        if self._mode == "create":
+            return False
+        if snapshot is None and isinstance(error, TableAlreadyExists):
+            return True
+        return self._mode == "overwrite" and isinstance(error, RetryableConflict)
 
     def _commit(self, snapshot: Snapshot | None, fragments: list[Fragment], schema: Any) -> Snapshot:
         operation: facts.Operation
@@ -177,7 +183,8 @@ class _Write:
             transaction,
             session=self._session,
             base=snapshot,
-            strict=self._mode == "create",
+            # A first append must not become an overwrite of a table that appeared after our look.
+            strict=self._mode == "create" or (self._mode == "append" and snapshot is None),
             naming=self._naming,
             new_table=self._new_table,
         )
