@@ -50,9 +50,9 @@ def test_o07_fragments_committed_twice_do_not_double_the_rows(path: str, peer: P
     lance.write_dataset(pa.table({"id": [1]}), path)
     append = lance.LanceOperation.Append(write_fragments(pa.table({"id": [2]}), path))
     lance.LanceDataset.commit(path, append, read_version=1)
-    with pytest.raises(CommitConflict, match="data/"):
+    with pytest.raises(TiltyardError, match="data file"):
         lance.LanceDataset.commit(path, append, read_version=1)
-    with pytest.raises(CommitConflict):
+    with pytest.raises(TiltyardError, match="data file"):
         lance.LanceDataset.commit(path, append, read_version=2)
     assert ids(path) == [1, 2] == peer("lance.dataset(p).to_table()['id'].to_pylist()", p=path)
 
@@ -62,7 +62,7 @@ def test_o07_fragments_compacted_away_since_cannot_be_committed_again(path: str,
     append = lance.LanceOperation.Append(write_fragments(pa.table({"id": [2]}), path))
     lance.LanceDataset.commit(path, append, read_version=1)
     peer("result = lance.dataset(p).optimize.compact_files() and None", p=path)
-    with pytest.raises(CommitConflict):
+    with pytest.raises(TiltyardError, match="data file"):
         lance.LanceDataset.commit(path, append, read_version=1)
     assert sorted(ids(path)) == [1, 2]
 
@@ -188,7 +188,7 @@ def test_o16_a_restore_through_a_stale_handle_does_not_discard_an_append_silentl
     lance.write_dataset(pa.table({"id": [1]}), path)
     stale = lance.dataset(path)
     lance.write_dataset(pa.table({"id": [2]}), path, mode="append")
-    with pytest.raises(CommitConflict, match="version 2"):
+    with pytest.raises(CommitConflict, match="versions? 2"):
         stale.restore()
     assert ids(path) == [1, 2]
     # whoever opens the old version on purpose has seen that there are newer ones
