@@ -46,7 +46,8 @@ Node = Callable[[Session, Leaves, int], Any]
 class Planner:
     """Builds nodes for the fields of one projection.
 
-    `open_leaf(column, field, above)` gives a column's reader; `above`: whether each ancestor of the leaf is a list layer, outermost first.
+    `open_leaf(column, field, above)` gives a column's reader; `above`: whether each ancestor of the leaf is a
+    list layer, outermost first.
     """
 
     def __init__(

@@ -1,0 +1,30 @@
+"""Kernels of the reader in NumPy, of the same signatures as the compiled ones (see `kernels.decode`)."""
+
+from tiltyard.kernels.reference.decode_fixed import block_fixed, chunk_buffers, fixed, gather_fixed
+from tiltyard.kernels.reference.decode_levels import (
+    block_levels,
+    definition,
+    level_bound,
+    rows,
+    unravel_items,
+    unravel_lists,
+)
+from tiltyard.kernels.reference.decode_text import gather_strings, gather_variable, variable
+from tiltyard.kernels.reference.decode_zip import zip_rows
+
+__all__ = [
+    "block_fixed",
+    "block_levels",
+    "chunk_buffers",
+    "definition",
+    "fixed",
+    "gather_fixed",
+    "gather_strings",
+    "gather_variable",
+    "level_bound",
+    "rows",
+    "unravel_items",
+    "unravel_lists",
+    "variable",
+    "zip_rows",
+]
