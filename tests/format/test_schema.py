@@ -319,7 +319,21 @@ def test_any_schema_round_trips(columns: list[tuple[pa.DataType, bool]]) -> None
 
 def test_pylance_sees_the_same_fields(peer, tmp_path) -> None:
     names = {f"c{i}": t for i, t in enumerate([*LEAVES.values(), *NESTED.values()]) if t != pa.null()}
-    arrow = pa.schema([pa.field(name, t) for name, t in names.items()])
+    key = {"lance-schema:unenforced-primary-key:position": "1"}
+    arrow = pa.schema(
+        [
+            *(pa.field(name, t) for name, t in names.items()),
+            pa.field("uuid", pa.uuid()),
+            pa.field("json", pa.json_()),
+            pa.field("tensor", pa.fixed_shape_tensor(pa.float32(), [2, 2])),
+            pa.field("opaque", pa.opaque(pa.int8(), "a", "b")),
+            pa.field("key", pa.int64(), False, {"lance-schema:unenforced-primary-key": "true"}),
+            pa.field("first", pa.string(), False, key),
+            pa.field("near", pa.int8(), True, {"lance-schema:unenforced-clustering-key:position": "1"}),
+            pa.field("packed", POINT, metadata={"lance-encoding:packed": "true"}),
+        ],
+        metadata={"m": "n"},
+    )
     written = peer(
         """
 import glob

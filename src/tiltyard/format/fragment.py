@@ -139,10 +139,11 @@ class FragmentList(Sequence[Fragment]):
     another one share its entries, so that an append touches only what it adds.
     """
 
-    __slots__ = ("_arrays", "_encoded", "_made", "_messages", "_traits")
+    __slots__ = ("_arrays", "_encoded", "_made", "_messages", "_path", "_traits")
 
-    def __init__(self, messages: Sequence[Any] = ()) -> None:
+    def __init__(self, messages: Sequence[Any] = (), path: str | None = None) -> None:
         self._messages: Sequence[Any] = messages
+        self._path = path  # the manifest that they came from, for messages
         self._made: dict[int, Fragment] = {}
         self._arrays: tuple[npt.NDArray[np.int64], ...] | None = None
         self._traits: tuple[bool, bool, bool] | None = None
@@ -172,7 +173,10 @@ class FragmentList(Sequence[Fragment]):
         at = index + len(self) if index < 0 else int(index)
         found = self._made.get(at)
         if found is None:
-            found = self._made[at] = decode_fragment(self._messages[at])
+            try:
+                found = self._made[at] = decode_fragment(self._messages[at])
+            except CorruptFile as error:
+                raise CorruptFile(str(error), self._path) from error
         return found
 
     def __iter__(self) -> Iterator[Fragment]:
@@ -202,7 +206,7 @@ class FragmentList(Sequence[Fragment]):
             try:
                 self._arrays = tuple(np.array(each, np.int64) for each in (ids, rows, gone))
             except OverflowError:
-                raise CorruptFile("a fragment's id or row count does not fit 63 bits") from None
+                raise CorruptFile("a fragment's id or row count does not fit 63 bits", self._path) from None
         return self._arrays
 
     @property

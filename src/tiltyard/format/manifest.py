@@ -166,7 +166,7 @@ def _from_message(m: Any, indices: tuple[IndexMetadata, ...], path: str) -> Mani
     stamp = m.timestamp
     return Manifest(
         schema,
-        FragmentList(list(m.fragments)),
+        FragmentList(list(m.fragments), path),
         m.version,
         stamp.seconds * NANOSECONDS + stamp.nanos,
         m.reader_feature_flags,
