@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tiltyard.dataset.handle import refuse
-from tiltyard.errors import InvalidInput, UnsupportedFeature
+from tiltyard.errors import InvalidInput
 from tiltyard.table.plan import DEFAULT_BATCH_ROWS
 from tiltyard.table.scan import Scan, ScanRequest
 
@@ -135,12 +135,7 @@ class ScannerBuilder:
         return self
 
     def filter(self, filter: Any) -> ScannerBuilder:
-        """SQL text that a row must satisfy."""
-        if filter is not None and not isinstance(filter, str):
-            raise UnsupportedFeature(
-                f'a filter of type {type(filter).__name__} is not supported; write it as SQL text, like "a '
-                f'> 1"'
-            )
+        """What a row must satisfy: SQL text or a `pyarrow.compute.Expression`."""
         self._where = filter
         return self
 

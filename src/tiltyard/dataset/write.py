@@ -15,12 +15,13 @@ from tiltyard.errors import (
     CommitConflict,
     InvalidInput,
     RetryableConflict,
-    StoreError,
     TableAlreadyExists,
+    TooMuchContention,
 )
 from tiltyard.format import transaction as facts
 from tiltyard.format.fragment import Fragment
 from tiltyard.format.names import Naming
+from tiltyard.format.schema import Schema
 from tiltyard.table import write as table_write
 from tiltyard.table.apply import NewTable
 from tiltyard.table.commit import commit
@@ -149,27 +150,30 @@ class _Write:
         for _ in range(MAX_RACES):
             try:
                 return self._commit(snapshot, fragments, schema)
-            except (CommitConflict, StoreError, TableAlreadyExists) as error:
-                if not self._may_build_on_winner(snapshot, error):
-                    remove_files(self._store, fragments)  # a definite answer: no version names them
+            except (CommitConflict, TableAlreadyExists) as error:
+                # A definite answer: no version names the files, so that they can serve another attempt.
+                if not self._may_replan(error):
+                    remove_files(self._store, fragments)
                     raise
-            snapshot = open_latest(self._store, self._session)
-            if self._mode == "append":
-                self._check_same_fields(fragments, schema, snapshot)
+                snapshot = open_latest(self._store, self._session)
+                if self._mode == "append" and not _same_fields(schema, snapshot):
+                    remove_files(self._store, fragments)
+                    raise
         remove_files(self._store, fragments)
-        raise RetryableConflict(
-            f"other writers made or overwrote {self._store.uri} {MAX_RACES} times meanwhile; try again"
+        raise TooMuchContention(
+            f"{self._store.uri} was made or overwritten {MAX_RACES} times while this {self._mode} was to "
+            "be committed; nothing was committed, try again"
         )
 
-    def _may_build_on_winner(self, snapshot: Snapshot | None, error: Exception) -> bool:
-        """Whether this write means the same on the version that another writer made first (case O01)."""
-        if self._mode == "create":
+    def _may_replan(self, error: Exception) -> bool:
+        """Whether the same files can be committed on the version that another writer made first (case
+        O01).
+        """
+        if self._mode == "create" or isinstance(error, TooMuchContention):
             return False
-        if snapshot is None and isinstance(error, TableAlreadyExists):
-            return True
-        return self._mode == "overwrite" and isinstance(error, RetryableConflict)
+        return self._mode == "append" or isinstance(error, (RetryableConflict, TableAlreadyExists))
 
-    def _commit(self, snapshot: Snapshot | None, fragments: list[Fragment], schema: Any) -> Snapshot:
+    def _commit(self, snapshot: Snapshot | None, fragments: list[Fragment], schema: Schema) -> Snapshot:
         operation: facts.Operation
         if self._mode == "append" and snapshot is not None:
             operation = facts.Append(tuple(fragments))
@@ -189,16 +193,13 @@ class _Write:
             new_table=self._new_table,
         )
 
-    def _check_same_fields(self, fragments: list[Fragment], schema: Any, snapshot: Snapshot) -> None:
-        """Files written for a table of our own making fit another's only if its fields have the same ids."""
-        from tiltyard.table.fit import side_by_side
 
-        if [(each.id, each.name, each.logical_type) for each in schema.walk()] == [
-            (each.id, each.name, each.logical_type) for each in snapshot.schema.walk()
-        ]:
-            return
-        remove_files(self._store, fragments)
-        raise RetryableConflict(
-            f"{self._store.uri} was made with another schema while this append was to make it; append again\n"
-            + side_by_side(snapshot.schema, schema.arrow)
-        )
+def _same_fields(schema: Schema, snapshot: Snapshot) -> bool:
+    """Whether files written for `schema` mean the same under the snapshot's: ids, names and types are
+    equal.
+    """
+
+    def facts_of(given: Schema) -> list[tuple[int, str, str, bool]]:
+        return [(each.id, each.name, each.logical_type, each.nullable) for each in given.walk()]
+
+    return facts_of(schema) == facts_of(snapshot.schema)

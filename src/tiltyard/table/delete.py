@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tiltyard import runtime
-from tiltyard.errors import RetryableConflict, StoreError, TooMuchContention
+from tiltyard.errors import CommitConflict, RetryableConflict, StoreError, TooMuchContention
 from tiltyard.format.deletion import encode_deletions
 from tiltyard.format.fragment import DeletionFile, Fragment
 from tiltyard.format.transaction import Delete, Transaction
@@ -99,7 +99,7 @@ def _delete_once(snapshot: Snapshot, predicate: str, properties: Mapping[str, st
     )
     try:
         after = commit(snapshot.store, transaction, session=snapshot.session, base=snapshot, affected=found)
-    except RetryableConflict:
+    except CommitConflict:
         _remove(snapshot.store, written)  # a definite answer: no version names them
         raise
     return Deleted(after, sum(len(offsets) for offsets in found.values()))
