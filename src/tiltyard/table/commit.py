@@ -259,7 +259,10 @@ class _Commit:
         )
         location = VersionLocation(version, names.manifest_path(version, self.naming), self.naming)
         if self._put(manifest, location) is Created.WON:
-            return self._done(manifest, location, our_turn=True)
+            # Only now is there a directory to queue at. A hint that its writer could never raise again (no turnstile
+            # here) must not be left behind.
+            with self.store.turnstile(names.VERSIONS_DIR, TURNSTILE_SECONDS) as our_turn:
+                return self._done(manifest, location, our_turn)
         landed = self._ours_at(location)
         if landed is not None:
             return landed

@@ -49,7 +49,7 @@ class ScanRequest:
     """
 
     columns: ColumnsLike = None
-    where: str | None = None
+    where: Any = None
     limit: int | None = None
     offset: int = 0
     batch_rows: int = DEFAULT_BATCH_ROWS
@@ -251,14 +251,13 @@ def _check(request: ScanRequest) -> None:
         )
 
 
-def _predicate(snapshot: Snapshot, where: str | None) -> Expr | None:
+def _predicate(snapshot: Snapshot, where: Any) -> Expr | None:
+    """`where` as SQL text or as an Arrow expression."""
     if where is None:
         return None
-    if not isinstance(where, str):
-        raise InvalidInput(f"a filter is SQL text, found {type(where).__name__}")
-    from tiltyard.expr import parse_predicate
+    from tiltyard.expr import bind_predicate
 
-    return parse_predicate(where, readable_schema(snapshot.schema, where))
+    return bind_predicate(where, readable_schema(snapshot.schema, str(where)))
 
 
 def live_rows(snapshot: Snapshot) -> npt.NDArray[np.int64]:

@@ -1,0 +1,677 @@
+"""The commit loop: order of steps, lost answers, crashes at each step, holes, foreign fragments (D14, D14a,
+D15).
+
+Data files are named but not written where their content does not matter.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conflict_operations import SCHEMA, new_fragment, sets
+from tiltyard import runtime
+from tiltyard.errors import (
+    IncompatibleTransaction,
+    InvalidInput,
+    OutcomeUnknown,
+    RetryableConflict,
+    StoreError,
+    TableAlreadyExists,
+    TableNotFound,
+    TooMuchContention,
+    UnsupportedFeature,
+    VersionNotFound,
+)
+from tiltyard.format import names
+from tiltyard.format.deletion import decode_deletions, encode_deletions
+from tiltyard.format.fragment import DeletionFile, Fragment
+from tiltyard.format.manifest import encode_manifest
+from tiltyard.format.operations import (
+    Append,
+    Clone,
+    Delete,
+    Overwrite,
+    ReserveFragments,
+    Restore,
+    UnknownOperation,
+    UpdateConfig,
+)
+from tiltyard.format.transaction import Transaction
+from tiltyard.session import Session
+from tiltyard.store import Created, Store, open_store
+from tiltyard.table import commit as loop
+from tiltyard.table import hint as hints
+from tiltyard.table.commit import commit
+from tiltyard.table.snapshot import Snapshot, open_snapshot
+from tiltyard.table.versions import list_versions, read_hint
+from tiltyard.testing.faults import Crashed, Fault, FaultyStore, Plan, Rule
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    if request.param == "local":
+        return open_store(str(tmp_path / "t"), {"durable": False})
+    return open_store(f"memory://{re.sub('[^a-z0-9]', '', str(tmp_path).lower())}")
+
+
+def transaction(operation: Any, read_version: int = 0, **more: Any) -> Transaction:
+    return Transaction(read_version, str(runtime.uuid4()), operation, **more)
+
+
+def create(store: Store, fragments: int = 2, **more: Any) -> Snapshot:
+    operation = Overwrite(tuple(new_fragment(f"first{n}") for n in range(fragments)), SCHEMA)
+    return commit(store, transaction(operation), session=Session(), base=None, strict=True, **more)
+
+
+def on(base: Snapshot, operation: Any, store: Store | None = None, **more: Any) -> Snapshot:
+    return commit(
+        store or base.store, transaction(operation, base.version), session=Session(), base=base, **more
+    )
+
+
+def append(base: Snapshot, name: str, store: Store | None = None, **more: Any) -> Snapshot:
+    return on(base, Append((new_fragment(name),)), store, **more)
+
+
+def now(store: Store) -> Snapshot:
+    return open_snapshot(store, Session())
+
+
+def paths(snapshot: Snapshot) -> set[str]:
+    return {file.path for fragment in snapshot.fragments for file in fragment.files}
+
+
+def queues(store: Store) -> bool:
+    """Whether the store has a turnstile: hints are written only while holding it."""
+    with store.turnstile(names.VERSIONS_DIR, 1.0) as ours:
+        return ours
+
+
+def deleting(base: Snapshot, fragment_id: int, *rows: int) -> tuple[Delete, dict[int, np.ndarray]]:
+    """A delete of live rows of one fragment, its deletion file written as the delete's plan does."""
+    fragment = base.fragment(fragment_id)
+    assert fragment is not None
+    before = deleted_rows(base, fragment_id)
+    everything = np.union1d(before, rows).astype(np.uint32)
+    kind, data = encode_deletions(everything)
+    file = DeletionFile(kind, base.version, runtime.random().getrandbits(63), len(everything))
+    base.store.put(file.path(fragment_id), data)
+    return Delete((replace(fragment, deletion=file),), (), "x"), {fragment_id: np.array(rows, np.uint32)}
+
+
+def deleted_rows(snapshot: Snapshot, fragment_id: int) -> np.ndarray:
+    fragment = snapshot.fragment(fragment_id)
+    if fragment is None or fragment.deletion is None:
+        return np.empty(0, np.uint32)
+    path = fragment.deletion.path(fragment_id)
+    return decode_deletions(snapshot.store.read(path), fragment.deletion.kind, path)
+
+
+# -- creation --------------------
+
+
+def test_create_append_reopen(store: Store) -> None:
+    made = create(store)
+    assert (made.version, made.location.naming) == (1, "V2")
+    made = append(made, "a")
+    opened = now(store)
+    assert opened.version == made.version == 2
+    assert opened.manifest == made.manifest
+    assert opened.transaction() == made.transaction()
+    assert paths(opened) == {"first0.lance", "first1.lance", "a.lance"}
+    assert read_hint(store) == (2 if queues(store) else None)
+
+
+def test_second_creation_is_told_so(store: Store) -> None:
+    create(store)
+    with pytest.raises(TableAlreadyExists, match="already exists"):
+        create(store)
+    with pytest.raises(TableAlreadyExists):
+        commit(store, transaction(Clone(True, None, 1, "/x"), 1), session=Session(), base=None)
+
+
+def test_only_a_creation_may_begin_a_table(store: Store) -> None:
+    with pytest.raises(TableNotFound, match="to commit Append to"):
+        commit(store, transaction(Append(()), 1), session=Session(), base=None)
+    assert store.list("") == []
+
+
+def test_old_naming_is_kept(store: Store) -> None:
+    made = append(create(store, naming="V1"), "a")
+    assert [location.path for location in list_versions(store)] == [
+        "_versions/1.manifest",
+        "_versions/2.manifest",
+    ]
+    assert made.location.naming == "V1"
+
+
+def test_clone_begins_a_root_at_its_source_version(store: Store) -> None:
+    source = append(create(store), "a")
+    branch = store.at("tree/dev")
+    operation = Clone(True, None, 2, store.uri, "dev")
+    made = commit(branch, transaction(operation, 2), session=Session(), base=None, source=source)
+    assert (made.version, made.manifest.branch) == (2, "dev")
+    assert append(made, "b").version == 3
+    assert now(store).version == 2
+
+
+# -- following others --------------------
+
+
+def test_stale_append_follows(store: Store) -> None:
+    stale = create(store)
+    append(stale, "a")
+    made = append(stale, "b")
+    assert made.version == 3
+    assert made.transaction() is not None
+    assert now(store).transaction().read_version == 1  # type: ignore[union-attr]
+    assert paths(now(store)) >= {"a.lance", "b.lance"}
+
+
+def test_append_after_an_overwrite_is_incompatible_and_says_why(store: Store) -> None:
+    stale = create(store)
+    on(stale, Overwrite((), SCHEMA))
+    with pytest.raises(
+        IncompatibleTransaction,
+        match="this Append cannot follow the Overwrite of version 2 because it replaced",
+    ):
+        append(stale, "a")
+    assert now(store).version == 2
+
+
+def test_stale_deletes_of_other_rows_merge(store: Store) -> None:
+    """O05 (c): two deletes through two handles of the same version."""
+    base = create(store)
+    mine, rows = deleting(base, 0, 1, 2)
+    theirs, _ = deleting(base, 0, 7)
+    on(base, theirs)
+    made = on(base, mine, affected=rows)
+    assert deleted_rows(made, 0).tolist() == [1, 2, 7]
+    assert made.manifest.num_rows == 17
+    found = now(store).transaction()
+    assert found is not None
+    assert found.read_version == 2
+    assert made.fragments[0].deletion.read_version == 2
+    on(base, deleting(base, 1, 3)[0])  # another fragment, rows unknown: no reason to refuse
+
+
+def test_stale_deletes_of_one_row_conflict_and_can_be_planned_again(store: Store) -> None:
+    base = create(store)
+    mine, rows = deleting(base, 0, 1, 2)
+    on(base, deleting(base, 0, 2)[0])
+    before = {stat.path for stat in store.list(names.DELETIONS_DIR)}
+    with pytest.raises(RetryableConflict, match="both change rows of fragment 0, at offsets 2"):
+        on(base, mine, affected=rows)
+    assert {stat.path for stat in store.list(names.DELETIONS_DIR)} == before
+    latest = now(store)
+    again, rows = deleting(latest, 0, 1)
+    assert on(latest, again, affected=rows).manifest.num_rows == 18
+
+
+def test_merged_delete_that_empties_a_fragment_removes_it(store: Store) -> None:
+    base = create(store)
+    mine, rows = deleting(base, 0, *range(5))
+    on(base, deleting(base, 0, *range(5, 10))[0])
+    made = on(base, mine, affected=rows)
+    assert made.fragments.ids.tolist() == [1]
+
+
+def test_raw_delete_without_known_rows_conflicts(store: Store) -> None:
+    base = create(store)
+    mine, _ = deleting(base, 0, 1)
+    on(base, deleting(base, 0, 7)[0])
+    with pytest.raises(RetryableConflict, match="not known"):
+        on(base, mine)
+
+
+def test_raw_commit_finds_its_base_by_read_version(store: Store) -> None:
+    """A plan made at version 1 is checked against all since, whatever handle commits it (O04)."""
+    base = create(store)
+    mine, rows = deleting(base, 0, 1)
+    on(base, deleting(base, 0, 1)[0])
+    fresh = append(now(store), "a")
+    for handle in (None, fresh):
+        with pytest.raises(RetryableConflict, match="both change rows of fragment 0"):
+            commit(store, transaction(mine, 1), session=Session(), base=handle, affected=rows)
+    with pytest.raises(VersionNotFound, match="planned on version 99"):
+        commit(store, transaction(Append(()), 99), session=Session(), base=None)
+    with pytest.raises(InvalidInput, match="read_version"):
+        commit(store, transaction(Append(())), session=Session(), base=None)
+
+
+def test_overwrite_without_read_version_takes_the_latest(store: Store) -> None:
+    append(create(store), "a")
+    made = commit(store, transaction(Overwrite((), SCHEMA)), session=Session(), base=None)
+    assert (made.version, len(made.fragments)) == (3, 0)
+
+
+def test_version_without_transaction_cannot_be_followed_blindly(store: Store) -> None:
+    base = create(store)
+    manifest = replace(base.manifest, version=2)
+    store.put(names.manifest_path(2), b"".join(encode_manifest(manifest, None)))
+    with pytest.raises(IncompatibleTransaction, match="does not record its transaction"):
+        append(base, "a")
+    assert append(now(store), "a").version == 3
+
+
+def test_unknown_operation_cannot_be_followed_blindly(store: Store) -> None:
+    base = create(store)
+    theirs = transaction(UnknownOperation(116, b"\xa2\x07\x00"), 1)
+    store.put(names.manifest_path(2), b"".join(encode_manifest(replace(base.manifest, version=2), theirs)))
+    with pytest.raises(IncompatibleTransaction, match="number 116"):
+        append(base, "a")
+
+
+def test_unknown_writer_flag_refuses_every_commit(store: Store) -> None:
+    base = create(store)
+    odd = replace(base.manifest, version=2, writer_flags=1 << 40)
+    store.put(names.manifest_path(2), b"".join(encode_manifest(odd, transaction(Append(()), 1))))
+    for old in (base, now(store)):
+        with pytest.raises(UnsupportedFeature, match="40"):
+            append(old, "a")
+
+
+def test_removed_intermediate_version_asks_for_another_plan(store: Store) -> None:
+    stale = create(store)
+    append(append(append(stale, "a"), "b"), "c")
+    store.delete(names.manifest_path(3))
+    with pytest.raises(RetryableConflict, match=r"version 3 of .* was removed"):
+        append(stale, "d")
+
+
+# -- strict --------------------
+
+
+def test_strict_follows_its_base_or_fails(store: Store) -> None:
+    base = create(store)
+    made = on(base, Overwrite((), SCHEMA), strict=True)
+    assert made.version == 2
+    with pytest.raises(RetryableConflict, match="Commit conflict for version 2"):
+        on(base, Append(()), strict=True)
+    assert now(store).version == 2
+
+
+# -- restore (O16) --------------------
+
+
+def test_restore_through_a_stale_handle_names_the_versions_left_behind(store: Store) -> None:
+    stale = append(create(store), "a")
+    append(append(stale, "b"), "c")
+    with pytest.raises(RetryableConflict, match="leave behind versions 3, 4, committed since version 2"):
+        on(stale, Restore(1))
+    made = on(stale, Restore(1), force=True)
+    assert paths(made) == {"first0.lance", "first1.lance"}
+    latest = now(store)
+    assert on(latest, Restore(2)).version == 6
+    # Read version and restored version are one: nothing says what the author saw.
+    assert commit(store, transaction(Restore(1), 1), session=Session(), base=None).version == 7
+
+
+def test_restore_of_a_removed_version_says_so(store: Store) -> None:
+    latest = append(append(create(store), "a"), "b")
+    store.delete(names.manifest_path(1))
+    with pytest.raises(VersionNotFound, match="removed"):
+        on(latest, Restore(1))
+
+
+# -- lost answers (O17) --------------------
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.LOSE_REQUEST])
+def test_lost_answer_is_unknown_deletes_nothing_and_a_repetition_recognises_itself(
+    store: Store, fault: Fault
+) -> None:
+    base = create(store)
+    mine, rows = deleting(base, 0, 1, 2)
+    on(base, deleting(base, 0, 7)[0])
+    plan = Plan(Rule(fault, "create", path="_versions/*"))
+    ours = transaction(mine, base.version)
+    with pytest.raises(OutcomeUnknown, match="was lost") as caught:
+        commit(FaultyStore(store, plan), ours, session=Session(), base=base, affected=rows)
+    assert (caught.value.uuid, caught.value.version) == (ours.uuid, 3)
+    assert plan.calls("delete") == 0
+    assert plan.calls("create", "_versions/*") == 1
+    append(now(store), "later")
+    again = commit(store, ours, session=Session(), base=base, affected=rows)
+    assert again.transaction().uuid == ours.uuid  # type: ignore[union-attr]
+    assert deleted_rows(now(store), 0).tolist() == [1, 2, 7]
+    assert now(store).version == (4 if fault is Fault.LOSE_ANSWER else 5) - (fault is Fault.LOSE_REQUEST)
+    for snapshot in (open_snapshot(store, Session(), version=v.version) for v in list_versions(store)):
+        for fragment in snapshot.fragments:
+            if fragment.deletion is not None:
+                assert store.exists(fragment.deletion.path(fragment.id))
+
+
+def test_repeated_creation_recognises_itself(store: Store) -> None:
+    ours = transaction(Overwrite((new_fragment("a"),), SCHEMA))
+    plan = Plan(Rule(Fault.LOSE_ANSWER, "create"))
+    with pytest.raises(OutcomeUnknown):
+        commit(FaultyStore(store, plan), ours, session=Session(), base=None, strict=True)
+    assert now(store).transaction() == ours
+
+
+def test_definite_failure_is_said_and_leaves_nothing_of_its_own(store: Store) -> None:
+    base = create(store)
+    mine, rows = deleting(base, 0, 1)
+    on(base, deleting(base, 0, 7)[0])
+    before = [stat.path for stat in store.list("")]
+    plan = Plan(Rule(Fault.FAIL_BEFORE, "create", path="_versions/*"))
+    with pytest.raises(StoreError, match="nothing was committed"):
+        commit(FaultyStore(store, plan), transaction(mine, 1), session=Session(), base=base, affected=rows)
+    assert [stat.path for stat in store.list("")] == before
+
+
+def test_lost_slot_is_taken_again_one_higher(store: Store) -> None:
+    base = create(store)
+    lost: list[int] = []
+
+    def publish(where: Store, version: int, path: str, data: Any) -> Created:
+        if len(lost) < 3:
+            lost.append(version)
+            append(base, f"rival{version}")
+        return where.create(path, data)
+
+    made = append(base, "mine", publish=publish)
+    assert lost == [2, 3, 4]
+    assert made.version == 5
+    assert len(paths(now(store))) == 6
+
+
+def test_other_writers_that_always_win_end_in_contention(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "MAX_LOST_SLOTS", 5)
+    base = create(store)
+
+    def publish(where: Store, version: int, path: str, data: Any) -> Created:
+        append(base, f"rival{version}")
+        return where.create(path, data)
+
+    with pytest.raises(TooMuchContention, match="lost 5 versions") as caught:
+        append(base, "mine", publish=publish)
+    assert caught.value.retryable
+    assert "mine.lance" not in paths(now(store))
+
+
+def test_large_transaction_is_written_as_a_file_first(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "MAX_INLINE_TRANSACTION_BYTES", 10)
+    made = append(create(store), "a")
+    name = now(store).manifest.transaction_file
+    assert name == f"1-{made.transaction().uuid}.txn"  # type: ignore[union-attr]
+    assert now(store).transaction() == made.transaction()
+    assert store.exists(names.transaction_path(name))
+
+
+# -- crashes at each step --------------------
+
+
+def _crash_points(run: Callable[[Store], Any], start: Callable[[], Store]) -> list[int]:
+    plan = Plan()
+    run(FaultyStore(start(), plan))
+    return list(range(1, len(plan.trace) + 1))
+
+
+def test_crash_at_each_step_leaves_a_table_that_works(tmp_path: Path) -> None:
+    count = 0
+
+    def start() -> Store:
+        nonlocal count
+        count += 1
+        where = open_store(str(tmp_path / str(count)), {"durable": False})
+        base = create(where)
+        mine, rows = deleting(base, 0, 1, 2)
+        on(base, deleting(base, 0, 7)[0])
+        plans[where.uri] = (base, transaction(mine, 1), rows)
+        return where
+
+    plans: dict[str, Any] = {}
+
+    def run(where: Store) -> None:
+        base, ours, rows = plans[where.uri]
+        commit(where, ours, session=Session(), base=base, affected=rows)
+
+    for point in _crash_points(run, start):
+        for fault in (Fault.CRASH, Fault.CRASH_AFTER):
+            where = start()
+            with pytest.raises(Crashed):
+                run(FaultyStore(where, Plan(Rule(fault, at=point))))
+            found = now(where)
+            assert deleted_rows(found, 0).tolist() in ([7], [1, 2, 7])
+            run(where)  # the same transaction again: done once
+            assert deleted_rows(now(where), 0).tolist() == [1, 2, 7]
+            assert now(where).version == 3
+            assert append(now(where), "next").version == 4
+
+
+# -- holes (D14a) --------------------
+
+
+def _others_commit_and_clean(store: Store) -> None:
+    """Versions 2 to 5 by others, and a cleanup that keeps the tagged version 1 and the newest."""
+    latest = now(store)
+    for name in "wxyz":
+        latest = append(latest, name)
+    store.write_hint(names.HINT_PATH, names.hint_body(5))
+    time.sleep(0.02)
+    for version in (2, 3, 4):
+        store.delete(names.manifest_path(version))
+
+
+def test_zombie_that_wakes_before_its_publication_looks_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = create(store)
+    monkeypatch.setattr(loop, "MAX_LOOK_AGE_SECONDS", 0.05)
+    slept = False
+
+    def late(*args: Any, **more: Any) -> Any:
+        nonlocal slept
+        if not slept:
+            slept = True
+            _others_commit_and_clean(store)
+            time.sleep(0.1)
+        return real(*args, **more)
+
+    real = loop.apply
+    monkeypatch.setattr(loop, "apply", late)
+    with pytest.raises(RetryableConflict, match="was removed"):
+        append(base, "zombie")
+    assert [location.version for location in list_versions(store)] == [1, 5]
+
+
+@pytest.mark.parametrize("hinted", [True, False])
+def test_zombie_that_won_a_version_in_a_hole_takes_it_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch, hinted: bool
+) -> None:
+    base = create(store)
+
+    def publish(where: Store, version: int, path: str, data: Any) -> Created:
+        _others_commit_and_clean(store)
+        if not hinted:
+            store.write_hint(names.HINT_PATH, names.hint_body(1))
+            monkeypatch.setattr(hints, "MAX_LOOK_AGE_SECONDS", 0.01)
+        return where.create(path, data)
+
+    with pytest.raises(RetryableConflict, match="below version 5"):
+        append(base, "zombie", publish=publish)
+    assert [location.version for location in list_versions(store)] == [1, 5]
+    made = append(now(store), "again")
+    assert made.version == 6
+    assert paths(made) >= {"w.lance", "z.lance", "again.lance"}
+
+
+def test_version_in_a_hole_that_somebody_built_on_is_not_deleted(store: Store) -> None:
+    base = create(store)
+
+    def publish(where: Store, version: int, path: str, data: Any) -> Created:
+        latest = now(store)
+        for name in "wxyz":
+            latest = append(latest, name)
+        store.write_hint(names.HINT_PATH, names.hint_body(5))
+        time.sleep(0.02)
+        store.delete(names.manifest_path(2))
+        return where.create(path, data)
+
+    with pytest.raises(RetryableConflict, match="below version 5"):
+        append(base, "zombie", publish=publish)
+    assert [location.version for location in list_versions(store)] == [1, 2, 3, 4, 5]
+    assert now(store).version == 5
+
+
+def test_successor_that_was_quick_is_no_hole(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another writer commits on our version before we look: its manifest is younger than ours."""
+    base = create(store)
+    monkeypatch.setattr(hints, "MAX_LOOK_AGE_SECONDS", 0.0)
+
+    def publish(where: Store, version: int, path: str, data: Any) -> Created:
+        answer = where.create(path, data)
+        append(now(store), "quick")
+        return answer
+
+    made = append(base, "mine", publish=publish)
+    assert made.version == 2
+    assert now(store).version == 3
+    assert paths(now(store)) >= {"mine.lance", "quick.lance"}
+
+
+# -- the hint --------------------
+
+
+def test_hint_only_rises_and_not_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(str(tmp_path / "t"), {"durable": False})
+    base = create(store)
+    append(base, "a")
+    assert read_hint(store) == 2
+    store.write_hint(names.HINT_PATH, names.hint_body(9))
+    append(base, "b")
+    assert read_hint(store) == 9
+    store.write_hint(names.HINT_PATH, b"")
+    monkeypatch.setattr(hints, "MAX_HINT_DELAY_SECONDS", -1.0)
+    append(base, "c")
+    assert read_hint(store) is None
+
+
+def test_no_hint_is_left_where_nobody_can_queue() -> None:
+    store = open_store("memory://nobodyqueues")
+    append(create(store), "a")
+    assert queues(store) or read_hint(store) is None
+
+
+def test_failing_hint_does_not_fail_the_commit(store: Store) -> None:
+    base = create(store)
+    plan = Plan(Rule(Fault.FAIL_BEFORE, "write_hint"))
+    assert append(base, "a", FaultyStore(store, plan)).version == 2
+
+
+def test_stalled_holder_of_the_turnstile_delays_but_does_not_stop(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "t"), {"durable": False})
+    base = create(store)
+    with store.turnstile(names.VERSIONS_DIR, 1.0) as ours:
+        assert ours
+        assert append(base, "a").version == 2
+
+
+# -- fragments from elsewhere (D15) --------------------
+
+
+def written(store: Store, name: str) -> Fragment:
+    store.put(names.data_path(f"{name}.lance"), b"x")
+    return new_fragment(name)
+
+
+def test_fragments_committed_twice_are_refused(store: Store) -> None:
+    """O07."""
+    base = create(store)
+    operation = Append((written(store, "a"),))
+    made = on(base, operation, foreign_fragments=True)
+    for handle in (base, made):
+        with pytest.raises(InvalidInput, match=r"a\.lance .*already"):
+            on(handle, operation, foreign_fragments=True)
+    assert now(store).version == 2
+
+
+def test_fragments_committed_and_compacted_away_are_refused(store: Store) -> None:
+    base = create(store)
+    operation = Append((written(store, "a"),))
+    made = on(base, operation, foreign_fragments=True)
+    on(made, Delete((), (2,), "x"))
+    with pytest.raises(InvalidInput, match=r"a\.lance was already committed in version 2"):
+        on(base, operation, foreign_fragments=True)
+
+
+def test_fragments_named_twice_in_one_commit_are_refused(store: Store) -> None:
+    fragment = written(store, "a")
+    with pytest.raises(InvalidInput, match=r"names data file a\.lance twice"):
+        on(create(store), Append((fragment, fragment)), foreign_fragments=True)
+
+
+def test_fragments_whose_files_are_gone_are_refused(store: Store) -> None:
+    """O08."""
+    base = create(store)
+    operation = Append((written(store, "a"),))
+    store.delete(names.data_path("a.lance"))
+    with pytest.raises(InvalidInput, match=r"data/a\.lance does not exist"):
+        on(base, operation, foreign_fragments=True)
+    assert now(store).version == 1
+    other = open_store(f"{store.uri}-other" if "memory" in store.uri else f"{store.uri}/other", {})
+    with pytest.raises(InvalidInput, match=r"data/b\.lance does not exist"):
+        commit(
+            other,
+            transaction(Overwrite((new_fragment("b"),), SCHEMA)),
+            session=Session(),
+            base=None,
+            foreign_fragments=True,
+        )
+    assert other.list("") == []
+
+
+def test_overwrite_may_bring_back_fragments_of_the_table(store: Store) -> None:
+    made = on(create(store, 0), Append((written(store, "a"),)), foreign_fragments=True)
+    kept = tuple(made.fragments)
+    again = on(made, Overwrite(kept, SCHEMA), foreign_fragments=True)
+    assert paths(again) == {"a.lance"}
+
+
+# -- threads --------------------
+
+
+def test_threads_that_append_at_once_all_land(store: Store) -> None:
+    base = create(store)
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for count in range(8):
+                append(base, f"t{number}-{count}")
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    found = now(store)
+    assert found.version == 1 + 48
+    assert len(paths(found)) == 2 + 48
+    assert [location.version for location in list_versions(store)] == list(range(1, 50))
+
+
+def test_config_changes_of_other_keys_follow_each_other(store: Store) -> None:
+    base = create(store)
+    on(base, UpdateConfig(sets(a="1")))
+    made = on(base, UpdateConfig(sets(b="1")))
+    assert made.manifest.config == {"a": "1", "b": "1"}
+    with pytest.raises(IncompatibleTransaction, match="config key a"):
+        on(base, UpdateConfig(sets(a="2")))
+    assert on(base, ReserveFragments(5)).manifest.max_fragment_id == 6
