@@ -339,3 +339,19 @@ def test_batches_without_rows_give_masks_without_rows() -> None:
     )
     for text in ("x < 5", "x IN (1, 2)", "s LIKE 'a%'", "array_has(l, 1)", "x + 1 = 2", "s = 'a' OR x = 1"):
         assert mask(parse_predicate(text, empty.schema), empty).tolist() == []
+
+
+@pytest.mark.parametrize("arrow", [pa.int8(), pa.uint8(), pa.int32(), pa.int64(), pa.uint64()])
+def test_long_lists_find_the_edges_of_every_integer_type(arrow: pa.DataType) -> None:
+    info = np.iinfo(arrow.to_pandas_dtype())
+    edges = [info.min, info.min + 1, info.max - 1, info.max, 0, 50]
+    x = pa.array([*edges, None, 51], arrow)
+    near_zero = ", ".join(str(number) for number in range(0, 51, 2))
+    assert rows(f"x IN ({near_zero})", x=x) == [
+        at for at, edge in enumerate(edges) if edge in range(0, 51, 2)
+    ]
+    everything = ", ".join(map(str, [*edges, *range(10, 30)]))
+    assert rows(f"x IN ({everything})", x=x) == [0, 1, 2, 3, 4, 5]
+    top = range(info.max - 38, info.max + 1, 2)
+    found = rows(f"x IN ({', '.join(map(str, top))})", x=x)
+    assert found == [at for at, edge in enumerate([*edges, None, 51]) if edge in top]

@@ -104,7 +104,7 @@ class ScannerBuilder:
     def __init__(self, ds: LanceDataset | None, snapshot: Snapshot | None = None) -> None:
         self._snapshot = snapshot if snapshot is not None else ds._snapshot  # type: ignore[union-attr]
         self._columns: ColumnsArgument = None
-        self._where: str | None = None
+        self._where: Any = None
         self._limit: int | None = None
         self._offset = 0
         self._batch_rows = DEFAULT_BATCH_ROWS

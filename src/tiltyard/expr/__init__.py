@@ -1,13 +1,39 @@
 """Expressions: SQL predicates and computed columns over Arrow record batches.
 
-`parse_predicate` and `parse_expression` bind a text to a schema; `mask` and `evaluate` run it over a batch.
-The tree behind an `Expr` (`types.py`) is what planners look at; this layer knows no index and no file.
+`parse_predicate` and `parse_expression` bind a text to a schema, `bind_predicate` also takes an Arrow
+expression; `mask` and `evaluate` run the result over a batch. The tree behind an `Expr` (`types.py`) is
+what planners look at; this layer knows no index and no file.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+import pyarrow as pa
+
+from tiltyard.errors import InvalidInput
 from tiltyard.expr.eval import evaluate, mask
+from tiltyard.expr.from_arrow import from_arrow, is_arrow_expression, predicate_from_arrow
 from tiltyard.expr.parse import parse_expression, parse_predicate
 from tiltyard.expr.types import Expr
 
-__all__ = ["Expr", "evaluate", "mask", "parse_expression", "parse_predicate"]
+__all__ = [
+    "Expr",
+    "bind_predicate",
+    "evaluate",
+    "from_arrow",
+    "is_arrow_expression",
+    "mask",
+    "parse_expression",
+    "parse_predicate",
+]
+
+
+def bind_predicate(where: Any, schema: pa.Schema) -> Expr:
+    """A filter as callers give it: SQL text, or a `pyarrow.compute.Expression`; raises as
+    `parse_predicate`."""
+    if isinstance(where, str):
+        return parse_predicate(where, schema)
+    if is_arrow_expression(where):
+        return predicate_from_arrow(where, schema)
+    raise InvalidInput(f"a filter is SQL text or an Arrow expression, found {type(where).__name__}")

@@ -29,6 +29,9 @@ from tiltyard.expr.arrays import (
 from tiltyard.expr.coerce import Kind, Mismatch, exact, kind_of, read_text, unit_nanos
 from tiltyard.expr.types import Literal, Test, Values
 
+MAX_TABLE_ROWS = 1 << 20
+"""Membership in whole numbers that span less than this is one look-up in a table of as many bytes."""
+
 FEW_VALUES = 8
 """Membership in at most this many numbers is that many comparisons; beyond, a search in the sorted values."""
 
@@ -305,10 +308,30 @@ def _search(found: np.ndarray) -> Test:
 
         return test_few
 
+    if found.dtype.kind in "iu" and int(found[-1]) - int(found[0]) < MAX_TABLE_ROWS:
+        return _look_up(found)
+
     def test(array: pa.Array) -> np.ndarray:
         values = values_of(array)
         places = np.searchsorted(found, values)
         return found.take(places, mode="clip") == values
+
+    return test
+
+
+def _look_up(found: np.ndarray) -> Test:
+    """`_search` by a table of bool over the span of the numbers."""
+    low, high = found[0], found[-1]
+    wide = found.astype(np.int64 if found.dtype.itemsize < 8 else found.dtype)
+    first = wide[0]
+    table = np.zeros(int(high) - int(low) + 1, np.bool_)
+    table[(wide - first).astype(np.intp)] = True
+
+    def test(array: pa.Array) -> np.ndarray:
+        values = values_of(array)
+        # beyond the table the difference may wrap around; the range decides there
+        places = (values.astype(wide.dtype, copy=False) - first).astype(np.intp, copy=False)
+        return table.take(places, mode="clip") & (values >= low) & (values <= high)
 
     return test
 
