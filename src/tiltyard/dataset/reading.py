@@ -169,9 +169,10 @@ class ReadFace(Handle):
     def scanner(self, columns: ColumnsArgument = None, filter: Any = None, **options: Any) -> LanceScanner:
         """A scan, set up and not yet run.
 
-        `columns`: names and dotted paths, or a map from names to SQL expressions. `filter`: SQL text or an
-        Arrow expression. Options: `limit`, `offset`, `batch_size` (rows), `strict_batch_size`, `fragments`, `with_row_id`,
-        `with_row_address`, `include_deleted_rows`, `order_by`, and hints without effect on the result.
+        `columns`: names and dotted paths, or a map from names to SQL expressions. `filter`: SQL text or
+        an Arrow expression. Options: `limit`, `offset`, `batch_size` (rows), `strict_batch_size`,
+        `fragments`, `with_row_id`, `with_row_address`, `include_deleted_rows`, `order_by`, and hints
+        without effect on the result.
         """
         return build(ScannerBuilder(self, self._snapshot), {"columns": columns, "filter": filter, **options})  # type: ignore[arg-type]
 
