@@ -1,0 +1,32 @@
+"""The code of the documentation runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def blocks(page: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", ["docs/guide.md", "README.md"])
+def test_every_block_of_the_page_runs_in_order(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = blocks(page)
+    assert found
+    scope: dict[str, object] = {"__name__": page}
+    for number, block in enumerate(found):
+        exec(compile(block, f"{page}, block {number}", "exec"), scope)
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
