@@ -59,7 +59,8 @@ def check(
         return retry("the table was created as a clone meanwhile")
     plan = Plan(my_affected, my_reuse, their_reuse, unhashed_key)
     cell = MATRIX[name_of(ours), name_of(other)]
-    return worst(nullability(ours, other), _cell(cell, ours, other, plan))
+    tighter = nullability(ours, other)
+    return _cell(cell, ours, other, plan) if tighter.ok else tighter
 
 
 def _cell(cell: str, ours: Operation, other: Operation, plan: Plan) -> Verdict:
