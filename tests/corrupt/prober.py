@@ -72,20 +72,23 @@ def take(place: Path, right: pa.Table) -> str:
 
 
 def compare(right: pa.Table, found: pa.Table) -> str:
-    """What differs; raises if it is no valid Arrow data (text that is not UTF-8 is not ours to judge)."""
+    """What differs; raises if it is no valid Arrow data.
+
+    Values that their type does not allow (text that is not UTF-8, decimals of too many digits) are values
+    that differ: only checksums can tell them from what was stored.
+    """
     try:
         found.validate(full=True)
     except pa.ArrowInvalid as error:
-        if "UTF8" not in str(error):
+        if not any(word in str(error) for word in ("UTF8", "does not fit in precision")):
             raise
-        return "text that is not UTF-8"
+        return "values out of their type's range"
     return difference(right, found)
 
 
 def whole_file(place: Path, target: str) -> None:
     """The file read by itself, without a manifest that knows its size, and its checksums looked at."""
     from tiltyard.file.reader import open_file
-
     from tiltyard.session import default_session
     from tiltyard.store import open_store
 
@@ -101,17 +104,16 @@ def whole_file(place: Path, target: str) -> None:
 
 
 def checksums_tell(place: Path, target: str) -> bool:
-    """Whether `verify` finds the file damaged."""
+    """Whether `verify` finds the file damaged, or without checksums, as where the damage hit these."""
     from tiltyard.file.reader import open_file
-
     from tiltyard.session import default_session
     from tiltyard.store import open_store
 
     try:
-        open_file(open_store(str(place)), target, size=None, session=default_session()).verify()
+        reader = open_file(open_store(str(place)), target, size=None, session=default_session())
+        return not reader.verify()
     except TiltyardError:
         return True
-    return False
 
 
 def main(damages: int, directories: list[str], first: int) -> int:

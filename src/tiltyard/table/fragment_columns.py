@@ -98,6 +98,11 @@ class FragmentColumns:
                         f"data file {file.path} has the legacy version {file.major}.{file.minor}; "
                         "write the table again with the official package to bring it to version 2"
                     )
+                if len(file.fields) != len(file.column_indices):
+                    raise CorruptFile(
+                        f"the manifest of version {self._snapshot.version} gives data file {file.path} "
+                        f"{len(file.fields)} fields and {len(file.column_indices)} columns"
+                    )
             found = layout_of(fragment.files, self.fields)
             if len(self._layouts) < LAYOUTS_KEPT:
                 self._layouts[key] = found
