@@ -281,9 +281,8 @@ class LeafReader:
             if nulls != n:
                 raise CorruptFile("a page of plain values in a dictionary column")
             index = pa.nulls(n, self.type.index_type)
-            return pa.DictionaryArray.from_arrays(
-                index, pa.array([], self.type.value_type), self.type.ordered
-            )
+            nothing = pa.array([], self.type.value_type)
+            return pa.DictionaryArray.from_arrays(index, nothing, ordered=self.type.ordered)
         out, buffer = session.arena.alloc(n * self.bits // 8)
         self._fill(items, self.bits, out)
         index = pa.Array.from_buffers(self.type.index_type, n, [validity, buffer], nulls)
