@@ -250,9 +250,12 @@ class _Builder:
         if scheme is None and self.options.compression is None and values.longest > choose.LONG_VALUE_BYTES:
             scheme = "zstd" if values.nbytes >= choose.LONG_VALUE_MEAN_BYTES * values.count else None
         if scheme is not None and size >= choose.LONG_VALUE_BYTES:
-            offsets, data = general_values(values.offsets, values.data, nulls, scheme, self.options.level)
+            # Never lz4: the official reader decompresses nulls too, and takes no bytes for none only in zstd.
+            scheme = "zstd"
+            level = self.options.level if self.options.scheme == scheme else 0
+            offsets, data = general_values(values.offsets, values.data, nulls, scheme, level)
             return full_zip.variable_page(
-                levels, offsets, data, nulls, values.width, General(scheme, self.options.level or 0, encoding)
+                levels, offsets, data, nulls, values.width, General(scheme, level, encoding)
             )
         offsets, data, wrap = _with_symbols(values, table)
         if wrap is not None:

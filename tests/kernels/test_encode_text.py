@@ -1,0 +1,156 @@
+"""The compiled loops over text and their NumPy reference give the same bytes; FSST gives its input back."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tiltyard.kernels.reference import encode as reference
+
+native = pytest.importorskip("tiltyard.kernels._encode", reason="the kernels are not built")
+BOTH = (native, reference)
+FEW = settings(max_examples=40, deadline=None)
+
+texts = st.lists(
+    st.one_of(st.binary(max_size=12), st.sampled_from([b"", b"http://www.", b"aaaaaaaaaaaaa"])), max_size=80
+)
+
+
+def packed(values: list[bytes], skip: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets and data, as a slice that starts `skip` bytes into its buffer."""
+    offsets = np.cumsum([skip, *map(len, values)]).astype(np.int64)
+    return offsets, np.frombuffer(b"x" * skip + b"".join(values), np.uint8)
+
+
+@FEW
+@given(texts, st.sampled_from([4, 8]), st.sampled_from([16, 100, 4096]), st.integers(0, 5))
+def test_chunks_are_equal(values: list[bytes], width: int, target: int, skip: int) -> None:
+    offsets, data = packed(values, skip)
+    results = []
+    for kernels in BOTH:
+        items = np.zeros(len(values) + 1, np.int64)
+        items = items[: kernels.variable_chunks(offsets, width, target, 4096, items)].copy()
+        assert items.sum() == len(values)
+        stops = np.concatenate(([0], np.cumsum(items)))
+        sizes = (items + 1) * width + np.diff(offsets[stops])
+        out, ends = (
+            np.zeros(int((-(-sizes // width) * width).sum()), np.uint8),
+            np.zeros(items.size, np.int64),
+        )
+        kernels.variable_encode(data, offsets, width, items, out, ends)
+        results.append((items.tolist(), out.tobytes(), ends.tolist()))
+    assert results[0] == results[1]
+
+
+def test_a_chunk_has_the_bytes_of_the_format_description() -> None:
+    # compression.md 3.5: ["ab", "", "cde"]
+    offsets, data = packed([b"ab", b"", b"cde"])
+    out, ends = np.zeros(24, np.uint8), np.zeros(1, np.int64)
+    native.variable_encode(data, offsets, 4, np.array([3], np.int64), out, ends)
+    assert out.tobytes().hex() == "10000000120000001200000015000000" + "6162636465" + "484848"
+
+
+@FEW
+@given(texts, st.data())
+def test_gathering_is_equal(values: list[bytes], data: st.DataObject) -> None:
+    offsets, raw = packed(values)
+    rows = np.array(
+        data.draw(st.lists(st.integers(0, len(values) - 1), max_size=50)) if values else [], np.int64
+    )
+    lengths = offsets[rows + 1] - offsets[rows]
+    out_offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    outs = [np.zeros(int(out_offsets[-1]), np.uint8) for _ in BOTH]
+    for kernels, out in zip(BOTH, outs, strict=True):
+        kernels.copy_variable(raw, offsets[rows], out_offsets, out)
+    assert outs[0].tobytes() == outs[1].tobytes() == b"".join(values[row] for row in rows.tolist())
+
+
+def decoded(table: np.ndarray, data: bytes, offsets: list[int]) -> list[bytes]:
+    """FSST decoding as compression.md 3.6 says it."""
+    count = int(table[0])
+    lengths = table[8 + 8 * count : 8 + 9 * count].tolist()
+    symbols = [table[8 + 8 * i : 8 + 8 * i + n].tobytes() for i, n in enumerate(lengths)]
+    values = []
+    for begin, end in itertools.pairwise(offsets):
+        out, at = b"", begin
+        while at < end:
+            if data[at] == 255:
+                out += data[at + 1 : at + 2]
+                at += 2
+            else:
+                out += symbols[data[at]]
+                at += 1
+        values.append(out)
+    return values
+
+
+@settings(max_examples=25, deadline=None)
+@given(texts, st.integers(0, 5))
+def test_symbol_tables_and_codes_are_equal_and_decode_to_the_input(values: list[bytes], skip: int) -> None:
+    offsets, data = packed(values * 3, skip)
+    results = []
+    for kernels in BOTH:
+        table = np.zeros(2312, np.uint8)
+        kernels.fsst_train(data, offsets, table)
+        out, out_offsets = np.zeros(2 * data.size, np.uint8), np.zeros(offsets.size, np.int64)
+        size = kernels.fsst_encode(table, data, offsets, out, out_offsets)
+        results.append((table.tobytes(), out[:size].tobytes(), out_offsets.tolist()))
+    assert results[0] == results[1]
+    table, codes, bounds = results[0]
+    assert decoded(np.frombuffer(table, np.uint8), codes, bounds) == values * 3
+
+
+def test_frequent_substrings_shrink() -> None:
+    values = [f"https://www.example.com/item/{i * 7919 % 1000}".encode() for i in range(2000)]
+    offsets, data = packed(values)
+    table = np.zeros(2312, np.uint8)
+    assert native.fsst_train(data, offsets, table) > 50
+    out, out_offsets = np.zeros(2 * data.size, np.uint8), np.zeros(offsets.size, np.int64)
+    assert native.fsst_encode(table, data, offsets, out, out_offsets) < data.size / 3
+
+
+@FEW
+@given(
+    st.lists(
+        st.sampled_from([b"", b"a", b"abcdefgh", b"abcdefgi", b"abc" * 9, b"abc" * 8 + b"abd"]), max_size=200
+    ),
+    st.data(),
+)
+def test_text_dictionaries_are_equal(values: list[bytes], data: st.DataObject) -> None:
+    offsets, raw = packed(values)
+    nulls = np.array(data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values))), np.uint8)
+    most = data.draw(st.integers(0, 6))
+    budget = data.draw(st.integers(0, 100))
+    results = []
+    for kernels in BOTH:
+        indices, first = np.zeros(len(values), np.uint32), np.zeros(most, np.int64)
+        found = kernels.dictionary_variable(raw, offsets, nulls, budget, indices, first)
+        results.append((found, indices.tolist() if found >= 0 else None, first[: max(found, 0)].tolist()))
+    assert results[0] == results[1]
+    found, indices, first = results[0]
+    if found >= 0:
+        for row, value in enumerate(values):
+            assert nulls[row] or values[first[indices[row]]] == value
+
+
+@pytest.mark.parametrize("kernels", BOTH, ids=["compiled", "reference"])
+def test_bounds_are_checked(kernels: object) -> None:
+    data, table = np.zeros(4, np.uint8), np.zeros(2312, np.uint8)
+    backwards = np.array([0, 3, 1], np.int64)
+    beyond = np.array([0, 9], np.int64)
+    for offsets in (backwards, beyond):
+        with pytest.raises(ValueError, match="offsets"):
+            kernels.fsst_train(data, offsets, table)  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="outside the data"):
+        kernels.copy_variable(  # type: ignore[attr-defined]
+            data, np.array([2], np.int64), np.array([0, 4], np.int64), np.zeros(4, np.uint8)
+        )
+    table[0], table[8 + 8] = 1, 9
+    with pytest.raises(ValueError, match="1 to 8 bytes"):
+        kernels.fsst_encode(  # type: ignore[attr-defined]
+            table, data, np.array([0, 4], np.int64), np.zeros(8, np.uint8), np.zeros(2, np.int64)
+        )
