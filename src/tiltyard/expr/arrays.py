@@ -106,13 +106,25 @@ def through_dictionary(array: pa.DictionaryArray, found: np.ndarray) -> np.ndarr
     return found.take(_indices(array), mode="clip")
 
 
+def plain_type(arrow: pa.DataType) -> pa.DataType:
+    """The type of what `plain` gives for an array of type `arrow`."""
+    if isinstance(arrow, pa.BaseExtensionType):
+        arrow = arrow.storage_type
+    if pa.types.is_dictionary(arrow):
+        arrow = arrow.value_type
+    if pa.types.is_string_view(arrow):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary_view(arrow) else arrow
+
+
 def plain(array: pa.Array) -> pa.Array:
-    """The array without dictionary or extension wrapping."""
+    """The array without dictionary or extension wrapping, and no view: Arrow has few kernels for those."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    return array
+    target = plain_type(array.type)
+    return array if target is array.type or target == array.type else array.cast(target)
 
 
 def column_of(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tiltyard.errors import InvalidExpression
 from tiltyard.expr import compare as compare_rules
 from tiltyard.expr import functions
-from tiltyard.expr.arrays import dtype_of, plain
+from tiltyard.expr.arrays import dtype_of, plain, plain_type
 from tiltyard.expr.coerce import Kind, Mismatch, exact, kind_of, read_text
 from tiltyard.expr.eval import cast_array, operand, scalar_of, truth_at
 from tiltyard.expr.types import (
@@ -306,6 +306,11 @@ def cast(item: Node, target: pa.DataType, lenient: bool = False) -> Node:
         if isinstance(item.value, Decimal) and target == pa.float64():
             return Literal(float(item.value), target)
     node = Cast(item, target, lenient, height=_height(item))
+    if pa.types.is_integer(plain_type(item.type)) and (
+        pa.types.is_time(target) or pa.types.is_date64(target)
+    ):
+        # Arrow would take any number, also one that is no time or no whole day
+        raise Mismatch(f"there is no cast from {item.type} to {target}")
     if isinstance(item, Literal):
         return _folded(node)
     try:
@@ -387,7 +392,7 @@ def _number_beside(literal: Node, other: Node) -> Node:
         return literal
     if isinstance(literal.value, Decimal) and kind_of(other.type) is Kind.INT:
         return literal
-    fitted = literal_as(literal, other.type)
+    fitted = literal_as(literal, plain_type(other.type))
     if fitted is None and isinstance(literal.value, Decimal) and kind_of(other.type) is Kind.DECIMAL:
         digits = literal.value.as_tuple()
         assert isinstance(digits.exponent, int)
@@ -404,7 +409,8 @@ def arithmetic(op: str, left: Node, right: Node) -> Node:
     if NULL in (left.type, right.type):
         known = right.type if left.type == NULL else left.type
         left, right = cast(left, known), cast(right, known)
-    return _function(op, (left, right), functions.arithmetic(op, left.type, right.type))
+    run = functions.arithmetic(op, plain_type(left.type), plain_type(right.type))
+    return _function(op, (left, right), run)
 
 
 def negate(item: Node) -> Node:
@@ -415,7 +421,7 @@ def negate(item: Node) -> Node:
         if item.value or not pa.types.is_floating(item.type):
             return Literal(-item.value, item.type)
         return Literal(-0.0, item.type)
-    return _function("neg", (item,), functions.negation(item.type))
+    return _function("neg", (item,), functions.negation(plain_type(item.type)))
 
 
 def plus(item: Node) -> Node:
@@ -430,10 +436,12 @@ def agreed(nodes: Sequence[Node]) -> tuple[pa.DataType, list[Node]]:
     type."""
     found: pa.DataType = NULL
     for node in sorted(nodes, key=lambda node: isinstance(node, Literal)):
-        if node.type in (NULL, found) or (isinstance(node, Literal) and node.value is None and found != NULL):
+        if plain_type(node.type) in (NULL, found) or (
+            isinstance(node, Literal) and node.value is None and found != NULL
+        ):
             continue
         if found == NULL:
-            found = node.type
+            found = plain_type(node.type)
         elif isinstance(node, Literal) and literal_as(node, found) is not None:
             continue
         elif kind_of(found).is_number and kind_of(node.type).is_number:
@@ -442,8 +450,6 @@ def agreed(nodes: Sequence[Node]) -> tuple[pa.DataType, list[Node]]:
             found = pa.large_string()
         else:
             raise Mismatch(f"{found} and {node.type} have no common type: write CAST(... AS ...)")
-    if pa.types.is_dictionary(found):
-        found = found.value_type
     adapted: list[Node] = []
     for node in nodes:
         fitted = literal_as(node, found) if isinstance(node, Literal) else None

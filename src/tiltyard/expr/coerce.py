@@ -75,6 +75,8 @@ def kind_of(arrow: pa.DataType) -> Kind:
         return Kind.TEXT
     if types.is_binary(arrow) or types.is_large_binary(arrow) or types.is_fixed_size_binary(arrow):
         return Kind.BINARY
+    if types.is_binary_view(arrow):
+        return Kind.BINARY
     if types.is_date(arrow) or types.is_timestamp(arrow):
         return Kind.INSTANT
     if types.is_time(arrow):

@@ -219,16 +219,11 @@ def _found(array: pa.BooleanArray) -> np.ndarray:
     return bools_of(array)
 
 
-def _without_view(array: pa.Array) -> pa.Array:
-    # Arrow has no comparison kernels for views
-    return array.cast(pa.large_string()) if pa.types.is_string_view(array.type) else array
-
-
 def _arrow_test(op: str, value: Values) -> Test:
     def test(array: pa.Array) -> np.ndarray:
         import pyarrow.compute as pc
 
-        array = _without_view(array)
+        array = plain(array)
         if pa.types.is_fixed_size_binary(array.type):
             array = array.cast(pa.binary())
         return _found(pc.call_function(_ARROW[op], [array, pa.scalar(value, array.type)]))
@@ -261,8 +256,10 @@ def membership(arrow: pa.DataType, literals: Sequence[Literal]) -> tuple[tuple[V
         return _integer_membership(arrow, literals)
     if kind is Kind.DECIMAL:
         return _decimal_membership(arrow, literals)
+    if kind is Kind.OTHER:
+        raise Mismatch(f"{arrow} does not compare with anything")
     for item in literals:
-        if kind_of(item.type) is not kind or kind is Kind.OTHER:
+        if kind_of(item.type) is not kind:
             raise Mismatch(f"{arrow} does not compare with {kind_of(item.type).value}")
     values = tuple(dict.fromkeys(item.value for item in literals))
     if kind is Kind.BOOL:
@@ -371,7 +368,7 @@ def _arrow_membership(values: tuple[Values, ...]) -> Test:
     def test(array: pa.Array) -> np.ndarray:
         import pyarrow.compute as pc
 
-        array = _without_view(array)
+        array = plain(array)
         if pa.types.is_fixed_size_binary(array.type):
             array = array.cast(pa.binary())
         if array.type not in sets:
@@ -496,7 +493,7 @@ def _temporal_order(op: str, left: pa.Array, right: pa.Array) -> np.ndarray:
 def _byte_order(op: str, left: pa.Array, right: pa.Array) -> np.ndarray:
     import pyarrow.compute as pc
 
-    if left.type != right.type or pa.types.is_string_view(left.type):
+    if left.type != right.type:
         common = pa.large_string() if kind_of(left.type) is Kind.TEXT else pa.large_binary()
         left, right = (
             (array.cast(pa.binary()) if pa.types.is_fixed_size_binary(array.type) else array).cast(common)

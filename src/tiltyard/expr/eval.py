@@ -62,7 +62,8 @@ def scalar_of(literal: Literal) -> pa.Scalar:
     if isinstance(value, Decimal) and pa.types.is_floating(literal.type):
         value = float(value)
     if isinstance(value, float) and pa.types.is_float16(literal.type):
-        return pa.scalar(np.float16(value), literal.type)
+        with np.errstate(over="ignore"):
+            return pa.scalar(np.float16(value), literal.type)
     return pa.scalar(value, literal.type)
 
 
@@ -222,8 +223,6 @@ def cast_array(array: pa.Array, node: Cast) -> pa.Array:
     """Cast as SQL does: fractions are cut off, what does not fit is an error or, with TRY_CAST, null."""
     import pyarrow.compute as pc
 
-    if pa.types.is_string_view(array.type):
-        array = array.cast(pa.string())
     array = plain(array)
     via = _stepping_stone(array.type, node.type)
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
@@ -283,8 +282,13 @@ def _cast_leniently(array: pa.Array, target: pa.DataType, run: Callable[[pa.Arra
 def _case(node: Case, batch: pa.RecordBatch) -> Any:
     import pyarrow.compute as pc
 
-    result = operand(node.otherwise, batch)
+    def branch(value: Node) -> Any:
+        found = operand(value, batch)
+        return plain(found) if isinstance(found, pa.Array) else found
+
+    result = branch(node.otherwise)
     for condition, value in reversed(node.whens):
         chosen = boolean_array(Truth(truth_at(condition, batch).true, None))
-        result = pc.if_else(chosen, operand(value, batch), result)
-    return result
+        result = pc.if_else(chosen, branch(value), result)
+    # Arrow's kernel widens narrow decimals
+    return result if result.type == node.type else result.cast(node.type)

@@ -159,15 +159,11 @@ def negation(arrow: pa.DataType) -> Run:
 # -- text -----------------------------------------------------------------------------------------------
 
 
-def _text(arg: Any) -> Any:
-    return arg.cast(pa.large_string()) if pa.types.is_string_view(arg.type) else arg
-
-
 def _on_text(kernel: str, **options: Any) -> Run:
     def run(args: Sequence[Any], rows: int) -> Any:
         import pyarrow.compute as pc
 
-        return getattr(pc, kernel)(_text(args[0]), **options)
+        return getattr(pc, kernel)(args[0], **options)
 
     return run
 
@@ -179,7 +175,7 @@ def _with_pattern(kernel: str) -> Run:
         pattern = args[1].as_py()
         if pattern is None:
             return pa.nulls(rows, pa.bool_())
-        return getattr(pc, kernel)(_text(args[0]), pattern)
+        return getattr(pc, kernel)(args[0], pattern)
 
     return run
 
@@ -191,7 +187,7 @@ def _trim(kernel: str) -> Run:
         characters = args[1].as_py() if len(args) > 1 else " "
         if characters is None:
             return pa.nulls(rows, args[0].type)
-        return getattr(pc, kernel)(_text(args[0]), characters=characters)
+        return getattr(pc, kernel)(args[0], characters=characters)
 
     return run
 
@@ -209,7 +205,7 @@ def _substr(args: Sequence[Any], rows: int) -> Any:
         if bounds[1] < 0:
             raise pa.ArrowInvalid("the length of a part of a text cannot be negative")
         stop = max(0, first + bounds[1])
-    return pc.utf8_slice_codeunits(_text(args[0]), start=max(0, first), stop=stop)
+    return pc.utf8_slice_codeunits(args[0], start=max(0, first), stop=stop)
 
 
 def _joined(null_handling: str) -> Run:
@@ -296,6 +292,8 @@ def _round(kernel: str, **options: Any) -> Run:
         if pa.types.is_integer(side.type) and len(args) == 1:
             return side
         more = dict(options)
+        if len(args) > 1 and args[1].as_py() is None:
+            return pa.nulls(rows, side.type)
         if len(args) > 1:
             more["ndigits"] = args[1].as_py()
         return getattr(pc, kernel)(side, **more)

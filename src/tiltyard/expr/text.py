@@ -53,7 +53,8 @@ def quote_text(value: str) -> str:
 def type_name(arrow: pa.DataType) -> str:
     """The name of a type as a cast takes it."""
     if pa.types.is_decimal(arrow):
-        return f"decimal({arrow.precision}, {arrow.scale})"
+        width = "" if arrow.bit_width == 128 else str(arrow.bit_width)
+        return f"decimal{width}({arrow.precision}, {arrow.scale})"
     if pa.types.is_date(arrow):
         return "date32" if pa.types.is_date32(arrow) else "date64"
     if pa.types.is_time(arrow):
@@ -75,47 +76,54 @@ def _clock(nanos: int) -> str:
     return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{_fraction(rest)}"
 
 
-def literal_text(value: Values, arrow: pa.DataType) -> str:
-    """A constant in physical units of its type as a literal of SQL."""
+def literal_text(value: Values, arrow: pa.DataType, beside_column: bool = False) -> str:
+    """A constant in physical units of its type as a literal of SQL.
+
+    `beside_column`: what it is compared with decides its type, so that the text need not.
+    """
     kind = kind_of(arrow)
     if value is None:
         return "NULL" if kind is Kind.NULL else f"CAST(NULL AS {type_name(arrow)})"
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
-    if isinstance(value, str):
-        return quote_text(value)
-    if isinstance(value, bytes):
-        return f"X'{value.hex()}'"
     if kind is Kind.DECIMAL:
+        assert isinstance(value, int | Decimal)
         return f"CAST({quote_text(format(Decimal(value), 'f'))} AS {type_name(arrow)})"
     if isinstance(value, float):
         written = repr(value) if math.isfinite(value) else quote_text(str(value))
         return f"CAST({written} AS {type_name(arrow)})"
+    written, natural = _written(value, arrow, kind)
+    return written if arrow == natural or beside_column else f"CAST({written} AS {type_name(arrow)})"
+
+
+def _written(value: Values, arrow: pa.DataType, kind: Kind) -> tuple[str, pa.DataType]:
+    """A literal without a cast, and the type that the parser gives it."""
+    if isinstance(value, str):
+        return quote_text(value), pa.string()
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'", pa.binary()
     if kind is Kind.FLOAT:
         written = str(value) if isinstance(value, Decimal) else f"{value}.0"
         if isinstance(value, Decimal) and written.lstrip("-").isdecimal():
             written += "."
-        return written if arrow == pa.float64() else f"CAST({written} AS {type_name(arrow)})"
+        return written, pa.float64()
     assert isinstance(value, int)
     if kind is Kind.INT:
-        return str(value) if arrow == pa.int64() else f"CAST({value} AS {type_name(arrow)})"
-    return _temporal_text(value, arrow, kind)
-
-
-def _temporal_text(value: int, arrow: pa.DataType, kind: Kind) -> str:
+        return str(value), pa.int64() if -(2**63) <= value < 2**63 else pa.uint64()
     unit = unit_nanos(arrow)
     nanos = value * unit
     if kind is Kind.TIME and 0 <= nanos < DAY_NANOS:
-        written = f"time {quote_text(_clock(nanos))}"
-        return written if arrow == pa.time64("ns") else f"CAST({written} AS {type_name(arrow)})"
+        return f"time {quote_text(_clock(nanos))}", pa.time64("ns")
     days, rest = divmod(nanos, DAY_NANOS)
     if kind is Kind.INSTANT and _FIRST_DAY <= days <= _LAST_DAY:
         day = (datetime.date(1970, 1, 1) + datetime.timedelta(days=days)).isoformat()
         if pa.types.is_date32(arrow):
-            return f"date {quote_text(day)}"
-        zone = "" if getattr(arrow, "tz", None) is None else "Z"
-        return f"timestamp {quote_text(f'{day} {_clock(rest)}{zone}')}"
-    return f"CAST({value} AS {type_name(arrow)})"
+            return f"date {quote_text(day)}", arrow
+        zone = None if getattr(arrow, "tz", None) is None else "UTC"
+        written = f"{day} {_clock(rest)}{'Z' if zone else ''}"
+        is_far = not -(2**63) <= nanos < 2**63
+        return f"timestamp {quote_text(written)}", pa.timestamp("us" if is_far else "ns", zone)
+    return f"CAST({value} AS {type_name(arrow)})", arrow
 
 
 def _call_text(node: Function) -> str:
@@ -139,7 +147,11 @@ def sql_of(node: Node) -> str:
         case Literal():
             return literal_text(node.value, node.type)
         case Compare():
-            return f"({sql_of(node.left)} {node.op} {sql_of(node.right)})"
+            right = node.right
+            beside = (
+                literal_text(right.value, right.type, True) if isinstance(right, Literal) else sql_of(right)
+            )
+            return f"({sql_of(node.left)} {node.op} {beside})"
         case And():
             return "(" + " AND ".join(sql_of(item) for item in node.items) + ")"
         case Or():
@@ -147,7 +159,9 @@ def sql_of(node: Node) -> str:
         case Not():
             return f"(NOT {sql_of(node.item)})"
         case In():
-            values = [literal_text(value, _member_type(node.item.type)) for value in node.values]
+            member = node.item.type
+            member = member.value_type if pa.types.is_dictionary(member) else member
+            values = [literal_text(value, member, True) for value in node.values]
             if node.has_null:
                 values.append("NULL")
             if not values:
@@ -169,10 +183,3 @@ def sql_of(node: Node) -> str:
             return f"CASE {whens} ELSE {sql_of(node.otherwise)} END"
         case Function():
             return _call_text(node)
-
-
-def _member_type(arrow: pa.DataType) -> pa.DataType:
-    """The type as which members of a list are written: plain literals where the column decides anyway."""
-    if pa.types.is_dictionary(arrow):
-        arrow = arrow.value_type
-    return pa.int64() if kind_of(arrow) is Kind.INT else arrow

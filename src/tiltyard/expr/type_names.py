@@ -45,7 +45,15 @@ _PLAIN: dict[str, pa.DataType] = {
     "DATE32": pa.date32(),
     "DATE64": pa.date64(),
 }
-_DECIMALS = {"DECIMAL": None, "NUMERIC": None, "DEC": None, "DECIMAL128": 38, "DECIMAL256": 76}
+_DECIMALS = {
+    "DECIMAL": None,
+    "NUMERIC": None,
+    "DEC": None,
+    "DECIMAL32": 32,
+    "DECIMAL64": 64,
+    "DECIMAL128": 128,
+    "DECIMAL256": 256,
+}
 _UNIT_OF_DIGITS = {0: "s", 3: "ms", 6: "us", 9: "ns"}
 _UNITS = ("s", "ms", "us", "ns")
 
@@ -139,8 +147,9 @@ def _named(name: str, scan: Scanner) -> pa.DataType | None:
         if not numbers:
             raise Mismatch("write the precision and scale, as in decimal(10, 2)")
         precision, scale = numbers[0], numbers[1] if len(numbers) > 1 else 0
-        is_wide = precision > 38 or _DECIMALS[name] == 76
-        return pa.decimal256(precision, scale) if is_wide else pa.decimal128(precision, scale)
+        width = _DECIMALS[name] or (128 if precision <= 38 else 256)
+        make = {32: "decimal32", 64: "decimal64", 128: "decimal128", 256: "decimal256"}[width]
+        return getattr(pa, make)(precision, scale)
     if name in ("TIMESTAMP", "TIMESTAMPTZ", "DATETIME"):
         return _timestamp(name, scan)
     if name in ("TIME", "TIME32", "TIME64"):
