@@ -20,6 +20,7 @@ from tiltyard.expr import functions
 from tiltyard.expr.arrays import dtype_of, plain, plain_type
 from tiltyard.expr.coerce import Kind, Mismatch, exact, kind_of, read_text
 from tiltyard.expr.eval import cast_array, operand, scalar_of, truth_at
+from tiltyard.expr.pairs import pair_test
 from tiltyard.expr.types import (
     BOOL,
     MAX_HEIGHT,
@@ -122,7 +123,7 @@ def compare(op: str, left: Node, right: Node) -> Node:
     ):
         left, right, op = right, left, compare_rules.FLIPPED[op]
     if not isinstance(right, Literal):
-        pair = compare_rules.pair_test(op, left.type, right.type)
+        pair = pair_test(op, left.type, right.type)
         return Compare(op, left, right, pair=pair, height=_height(left, right))
     if isinstance(right.value, str) and kind_of(left.type) is not Kind.TEXT:
         right = read_text(right.value, left.type)

@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from tiltyard.expr.arrays import boolean_array, bools_of, truth, valid_of
 from tiltyard.expr.coerce import Mismatch
-from tiltyard.expr.compare import literal_test, membership, pair_test
+from tiltyard.expr.compare import literal_test, membership
 from tiltyard.expr.functions import Run, array_length, list_bounds
+from tiltyard.expr.pairs import pair_test
 from tiltyard.expr.types import BOOL, NULL, Function, Literal, Node, Test
 
 
