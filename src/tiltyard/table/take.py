@@ -255,10 +255,13 @@ def _flat(indices: Any) -> npt.NDArray[Any]:
             if isinstance(indices, pa.ChunkedArray)
             else indices.to_numpy(zero_copy_only=False)
         )
-    elif isinstance(indices, (np.ndarray, Sequence, range)):
-        values = np.asarray(indices)
+    elif isinstance(indices, np.ndarray):
+        values = indices
     else:
-        values = np.asarray(list(indices))
+        listed = indices if isinstance(indices, (Sequence, range)) else list(indices)
+        values = np.asarray(listed)
+        if values.dtype.kind == "f" and values.ndim == 1:  # numbers beyond 63 bits become floats
+            values = np.array(listed, dtype=object)
     if values.ndim != 1:
         raise InvalidInput(f"row numbers must be a flat list, found {values.ndim} dimensions")
     if len(values) == 0:
