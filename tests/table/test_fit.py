@@ -75,7 +75,9 @@ def test_widened_values_are_equal() -> None:
             {
                 "id": pa.array([1, 2], pa.int16()),
                 "s": pa.array(["a", None], pa.dictionary(pa.int8(), pa.string())),
-                "st": pa.array([{"a": 1.5, "b": 2}, None], pa.struct([("a", pa.float32()), ("b", pa.int8())])),
+                "st": pa.array(
+                    [{"a": 1.5, "b": 2}, None], pa.struct([("a", pa.float32()), ("b", pa.int8())])
+                ),
             }
         )
     )

@@ -11,7 +11,9 @@ from tiltyard.format.schema import Schema
 from tiltyard.table.fragment_columns import complete, layout_of, zip_arrays
 
 SCHEMA = Schema.from_arrow(
-    pa.schema([("id", pa.int64()), ("st", pa.struct([("a", pa.int8()), ("b", pa.string())])), ("z", pa.int8())])
+    pa.schema(
+        [("id", pa.int64()), ("st", pa.struct([("a", pa.int8()), ("b", pa.string())])), ("z", pa.int8())]
+    )
 )  # ids: id 0, st 1, a 2, b 3, z 4
 
 

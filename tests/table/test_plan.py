@@ -39,9 +39,7 @@ def test_units_hold_exactly_the_rows_asked_for_in_order(live, unit_rows, offset,
     units = plan_units(
         np.array(live, np.int64), unit_rows=unit_rows, offset=offset, limit=limit, chosen=chosen
     )
-    found = [
-        (u.fragment, i, u.first + i - u.start) for u in units for i in range(u.start, u.stop)
-    ]
+    found = [(u.fragment, i, u.first + i - u.start) for u in units for i in range(u.start, u.stop)]
     assert found == wanted
     assert all(u.rows > 0 and (unit_rows is None or u.rows <= unit_rows) for u in units)
 

@@ -13,7 +13,10 @@ ARROW = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False, metadata={"m": "n"}),
         ("name", pa.string()),
-        ("st", pa.struct([pa.field("a", pa.int64(), nullable=False), ("b", pa.struct([("c", pa.float64())]))])),
+        (
+            "st",
+            pa.struct([pa.field("a", pa.int64(), nullable=False), ("b", pa.struct([("c", pa.float64())]))]),
+        ),
         ("ls", pa.list_(pa.struct([("x", pa.int8())]))),
     ],
     metadata={"k": "v"},

@@ -279,7 +279,8 @@ ds.add_columns(pa.field("empty", pa.string()))
 lance.write_dataset(pa.table({"id": pa.array([100], pa.int64())}), p, mode="append")
 ds = lance.dataset(p)
 result = (ds.to_table(), ds.to_table(columns=["id", "_rowid", "_row_created_at_version",
-    "_row_last_updated_at_version"]), ds.take([7, 0, 3]), ds.to_table(columns=["st.a", "twice"], filter="twice > 4"))
+    "_row_last_updated_at_version"]), ds.take([7, 0, 3]),
+    ds.to_table(columns=["st.a", "twice"], filter="twice > 4"))
 """
 
 

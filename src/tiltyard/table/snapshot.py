@@ -10,11 +10,11 @@ from tiltyard import runtime
 from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound, VersionNotFound
 from tiltyard.format import flags, names
 from tiltyard.format.fragment import Fragment, FragmentList
-from tiltyard.format.manifest import MAGIC, Manifest, decode_manifest
+from tiltyard.format.manifest import MAGIC, Manifest, TransactionLoader, decode_manifest
 from tiltyard.format.schema import Schema
 from tiltyard.format.transaction import Transaction, decode_transaction
 from tiltyard.session import Session
-from tiltyard.store import Store
+from tiltyard.store import ObjectStat, Store
 from tiltyard.table import refs
 from tiltyard.table.versions import VersionLocation, latest, list_versions, locate, not_found
 
@@ -40,7 +40,8 @@ class Snapshot:
     manifest: Manifest
     location: VersionLocation
     session: Session
-    load_transaction: Callable[[], Transaction | None] = field(repr=False)
+    inline_transaction: Callable[[], Transaction | None] = field(repr=False)
+    """Decodes the transaction in the manifest file; None when it is not there."""
 
     @property
     def version(self) -> int:
@@ -60,7 +61,14 @@ class Snapshot:
 
     def transaction(self) -> Transaction | None:
         """What produced this version; None when it was not recorded."""
-        return self.load_transaction()
+        found = self.inline_transaction()
+        if found is None and self.manifest.transaction_file:
+            path = names.transaction_path(self.manifest.transaction_file)
+            try:
+                found = decode_transaction(self.store.read(path), path)
+            except ObjectNotFound:
+                return None
+        return found
 
 
 def open_snapshot(
@@ -166,7 +174,8 @@ def _open_asof(store: Store, session: Session, asof: datetime) -> Snapshot:
             snapshot = read_snapshot(store, session, location)
         except ObjectNotFound:
             continue  # removed meanwhile
-        if snapshot.manifest.timestamp_ns <= wanted_ns:
+        # To the microsecond, as times are shown: the time listed for a version must find that version.
+        if snapshot.manifest.timestamp_ns // 1_000 * 1_000 <= wanted_ns:
             return snapshot
         oldest = snapshot
     if oldest is None:
@@ -184,47 +193,47 @@ def read_snapshot(store: Store, session: Session, location: VersionLocation) -> 
     Raises ObjectNotFound when the manifest is gone, CorruptFile, UnsupportedFeature for unknown reader flags.
     """
     stat = store.stat(location.path)
+    manifest, inline = session.cache.get_or(
+        _cache_key(store, stat), lambda: (_decoded(store, location), 2 * stat.size)
+    )
+    return Snapshot(store, manifest, location, session, inline)
+
+
+def _cache_key(store: Store, stat: ObjectStat) -> tuple[str, str, str, str]:
     # A manifest is not immutable by its path: a table dropped and made again brings the path back (D37).
-    key = (store.identity, location.path, "manifest", (stat.size, stat.tag))
-
-    def decoded() -> tuple[Snapshot, int]:
-        return _decoded(store, session, location), 2 * stat.size
-
-    snapshot: Snapshot = session.cache.get_or(key, decoded)
-    return snapshot
+    return store.identity, stat.path, "manifest", stat.tag
 
 
-def _decoded(store: Store, session: Session, location: VersionLocation) -> Snapshot:
-    buffer = store.read(location.path)
-    manifest, inline = decode_manifest(buffer, location.path)
+def _decoded(store: Store, location: VersionLocation) -> tuple[Manifest, TransactionLoader]:
+    manifest, inline = decode_manifest(store.read(location.path), location.path)
     try:
         flags.check_reader(manifest)
     except CorruptFile as error:
         raise CorruptFile(str(error), location.path) from error
-    if location.naming != "detached" and manifest.version != location.version:
+    if manifest.version != location.version:
         raise CorruptFile(
             f"the manifest says that it is version {manifest.version}, its name {location.version}",
             path=location.path,
         )
-
-    def load() -> Transaction | None:
-        found = inline()
-        if found is None and manifest.transaction_file:
-            path = names.transaction_path(manifest.transaction_file)
-            try:
-                found = decode_transaction(store.read(path), path)
-            except ObjectNotFound:
-                return None
-        return found
-
-    return Snapshot(store, manifest, location, session, load)
+    return manifest, inline
 
 
 def committed_snapshot(
     store: Store, session: Session, location: VersionLocation, manifest: Manifest, transaction: Transaction
 ) -> Snapshot:
-    """The snapshot of a version that we have just made."""
-    return Snapshot(store, manifest, location, session, lambda: transaction)
+    """The snapshot of a version that we have just made; kept in the session, for the next commit builds on
+    it.
+    """
+
+    def inline() -> Transaction:
+        return transaction
+
+    try:
+        stat = store.stat(location.path)
+    except ObjectNotFound:  # a cleanup was very quick
+        return Snapshot(store, manifest, location, session, inline)
+    session.cache.put(_cache_key(store, stat), (manifest, inline), 2 * stat.size)
+    return Snapshot(store, manifest, location, session, inline)
 
 
 def _damaged(store: Store, session: Session, location: VersionLocation, error: CorruptFile) -> CorruptFile:
