@@ -56,9 +56,6 @@ class OwnFiles:
         self._store = store
         self._paths: list[str] = []
 
-    def __contains__(self, path: str) -> bool:
-        return path in self._paths
-
     def write(self, path: str, data: bytes) -> None:
         """Write a file under its final, unique name; durable when this returns."""
         with self._store.writer(path) as writer:

@@ -28,6 +28,7 @@ import numpy as np
 from tiltyard import runtime
 from tiltyard.errors import (
     CommitConflict,
+    CorruptFile,
     InvalidInput,
     ObjectNotFound,
     OutcomeUnknown,
@@ -259,8 +260,8 @@ class _Commit:
         )
         location = VersionLocation(version, names.manifest_path(version, self.naming), self.naming)
         if self._put(manifest, location) is Created.WON:
-            # Only now is there a directory to queue at. A hint that its writer could never raise again (no turnstile
-            # here) must not be left behind.
+            # Only now is there a directory to queue at. A hint that its writer could never raise again (no
+            # turnstile here) must not be left behind.
             with self.store.turnstile(names.VERSIONS_DIR, TURNSTILE_SECONDS) as our_turn:
                 return self._done(manifest, location, our_turn)
         landed = self._ours_at(location)
@@ -310,9 +311,9 @@ class _Commit:
         if len(data := transaction.encode()) > MAX_INLINE_TRANSACTION_BYTES:
             inline = None
             name = names.transaction_name(transaction.read_version, transaction.uuid)
-            path = names.transaction_path(name)
-            if path not in self.own_files:
-                self.own_files.write(path, data)
+            # The same transaction has the same bytes, so an earlier attempt's file is replaced by itself. It
+            # is never deleted: an attempt that landed unnoticed may name it.
+            self.store.put(names.transaction_path(name), data)
             manifest = replace(manifest, transaction_file=name)
         answer = self.publish(self.store, location.version, location.path, encode_manifest(manifest, inline))
         if answer is Created.UNKNOWN:
@@ -337,7 +338,10 @@ class _Commit:
         """The version at the location if it is our own transaction: an attempt that landed unnoticed."""
         try:
             found = read_snapshot(self.store, self.session, location)
-        except ObjectNotFound:
+        except (
+            ObjectNotFound,
+            CorruptFile,
+        ):  # removed already, or still being written: the next look will tell
             return None
         theirs = found.transaction()
         return found if theirs is not None and theirs.uuid == self.transaction.uuid else None

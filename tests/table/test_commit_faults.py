@@ -1,0 +1,259 @@
+"""The commit loop under faults: lost answers (O17), crashes at each step, holes in the versions (D14a)."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from committing import append, create, deleted_rows, deleting, now, on, paths, transaction
+from conflict_operations import SCHEMA, new_fragment
+from tiltyard.errors import (
+    OutcomeUnknown,
+    RetryableConflict,
+    StoreError,
+    TooMuchContention,
+)
+from tiltyard.format import names
+from tiltyard.format.operations import (
+    Overwrite,
+)
+from tiltyard.session import Session
+from tiltyard.store import Created, Store, open_store
+from tiltyard.table import commit as loop
+from tiltyard.table import hint as hints
+from tiltyard.table.commit import commit
+from tiltyard.table.snapshot import open_snapshot
+from tiltyard.table.versions import list_versions
+from tiltyard.testing.faults import Crashed, Fault, FaultyStore, Plan, Rule
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    if request.param == "local":
+        return open_store(str(tmp_path / "t"), {"durable": False})
+    return open_store(f"memory://{re.sub('[^a-z0-9]', '', str(tmp_path).lower())}")
+
+
+# -- lost answers (O17) --------------------
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.LOSE_REQUEST])
+def test_lost_answer_is_unknown_deletes_nothing_and_a_repetition_recognises_itself(
+    store: Store, fault: Fault
+) -> None:
+    base = create(store)
+    mine, rows = deleting(base, 0, 1, 2)
+    on(base, deleting(base, 0, 7)[0])
+    plan = Plan(Rule(fault, "create", path="_versions/*"))
+    ours = transaction(mine, base.version)
+    with pytest.raises(OutcomeUnknown, match="was lost") as caught:
+        commit(FaultyStore(store, plan), ours, session=Session(), base=base, affected=rows)
+    assert (caught.value.uuid, caught.value.version) == (ours.uuid, 3)
+    assert plan.calls("delete") == 0
+    assert plan.calls("create", "_versions/*") == 1
+    append(now(store), "later")
+    again = commit(store, ours, session=Session(), base=base, affected=rows)
+    assert again.transaction().uuid == ours.uuid  # type: ignore[union-attr]
+    assert deleted_rows(now(store), 0).tolist() == [1, 2, 7]
+    assert now(store).version == (4 if fault is Fault.LOSE_ANSWER else 5) - (fault is Fault.LOSE_REQUEST)
+    for snapshot in (open_snapshot(store, Session(), version=v.version) for v in list_versions(store)):
+        for fragment in snapshot.fragments:
+            if fragment.deletion is not None:
+                assert store.exists(fragment.deletion.path(fragment.id))
+
+
+def test_repeated_creation_recognises_itself(store: Store) -> None:
+    ours = transaction(Overwrite((new_fragment("a"),), SCHEMA))
+    plan = Plan(Rule(Fault.LOSE_ANSWER, "create"))
+    with pytest.raises(OutcomeUnknown):
+        commit(FaultyStore(store, plan), ours, session=Session(), base=None, strict=True)
+    assert now(store).transaction() == ours
+
+
+def test_definite_failure_is_said_and_leaves_nothing_of_its_own(store: Store) -> None:
+    base = create(store)
+    mine, rows = deleting(base, 0, 1)
+    on(base, deleting(base, 0, 7)[0])
+    before = [stat.path for stat in store.list("")]
+    plan = Plan(Rule(Fault.FAIL_BEFORE, "create", path="_versions/*"))
+    with pytest.raises(StoreError, match="nothing was committed"):
+        commit(FaultyStore(store, plan), transaction(mine, 1), session=Session(), base=base, affected=rows)
+    assert [stat.path for stat in store.list("")] == before
+
+
+def test_lost_slot_is_taken_again_one_higher(store: Store) -> None:
+    base = create(store)
+    lost: list[int] = []
+
+    def publish(where: Store, version: int, path: str, data: Any) -> Created:
+        if len(lost) < 3:
+            lost.append(version)
+            append(base, f"rival{version}")
+        return where.create(path, data)
+
+    made = append(base, "mine", publish=publish)
+    assert lost == [2, 3, 4]
+    assert made.version == 5
+    assert len(paths(now(store))) == 6
+
+
+def test_other_writers_that_always_win_end_in_contention(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "MAX_LOST_SLOTS", 5)
+    base = create(store)
+
+    def publish(where: Store, version: int, path: str, data: Any) -> Created:
+        append(base, f"rival{version}")
+        return where.create(path, data)
+
+    with pytest.raises(TooMuchContention, match="lost 5 versions") as caught:
+        append(base, "mine", publish=publish)
+    assert caught.value.retryable
+    assert "mine.lance" not in paths(now(store))
+
+
+def test_large_transaction_is_written_as_a_file_first(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "MAX_INLINE_TRANSACTION_BYTES", 10)
+    made = append(create(store), "a")
+    name = now(store).manifest.transaction_file
+    assert name == f"1-{made.transaction().uuid}.txn"  # type: ignore[union-attr]
+    assert now(store).transaction() == made.transaction()
+    assert store.exists(names.transaction_path(name))
+
+
+# -- crashes at each step --------------------
+
+
+def _crash_points(run: Callable[[Store], Any], start: Callable[[], Store]) -> list[int]:
+    plan = Plan()
+    run(FaultyStore(start(), plan))
+    return list(range(1, len(plan.trace) + 1))
+
+
+def test_crash_at_each_step_leaves_a_table_that_works(tmp_path: Path) -> None:
+    count = 0
+
+    def start() -> Store:
+        nonlocal count
+        count += 1
+        where = open_store(str(tmp_path / str(count)), {"durable": False})
+        base = create(where)
+        mine, rows = deleting(base, 0, 1, 2)
+        on(base, deleting(base, 0, 7)[0])
+        plans[where.uri] = (base, transaction(mine, 1), rows)
+        return where
+
+    plans: dict[str, Any] = {}
+
+    def run(where: Store) -> None:
+        base, ours, rows = plans[where.uri]
+        commit(where, ours, session=Session(), base=base, affected=rows)
+
+    for point in _crash_points(run, start):
+        for fault in (Fault.CRASH, Fault.CRASH_AFTER):
+            where = start()
+            with pytest.raises(Crashed):
+                run(FaultyStore(where, Plan(Rule(fault, at=point))))
+            found = now(where)
+            assert deleted_rows(found, 0).tolist() in ([7], [1, 2, 7])
+            run(where)  # the same transaction again: done once
+            assert deleted_rows(now(where), 0).tolist() == [1, 2, 7]
+            assert now(where).version == 3
+            assert append(now(where), "next").version == 4
+
+
+# -- holes (D14a) --------------------
+
+
+def _others_commit_and_clean(store: Store) -> None:
+    """Versions 2 to 5 by others, and a cleanup that keeps the tagged version 1 and the newest."""
+    latest = now(store)
+    for name in "wxyz":
+        latest = append(latest, name)
+    store.write_hint(names.HINT_PATH, names.hint_body(5))
+    time.sleep(0.02)
+    for version in (2, 3, 4):
+        store.delete(names.manifest_path(version))
+
+
+def test_zombie_that_wakes_before_its_publication_looks_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = create(store)
+    monkeypatch.setattr(loop, "MAX_LOOK_AGE_SECONDS", 0.05)
+    slept = False
+
+    def late(*args: Any, **more: Any) -> Any:
+        nonlocal slept
+        if not slept:
+            slept = True
+            _others_commit_and_clean(store)
+            time.sleep(0.1)
+        return real(*args, **more)
+
+    real = loop.apply
+    monkeypatch.setattr(loop, "apply", late)
+    with pytest.raises(RetryableConflict, match="was removed"):
+        append(base, "zombie")
+    assert [location.version for location in list_versions(store)] == [1, 5]
+
+
+@pytest.mark.parametrize("hinted", [True, False])
+def test_zombie_that_won_a_version_in_a_hole_takes_it_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch, hinted: bool
+) -> None:
+    base = create(store)
+
+    def publish(where: Store, version: int, path: str, data: Any) -> Created:
+        _others_commit_and_clean(store)
+        if not hinted:
+            store.write_hint(names.HINT_PATH, names.hint_body(1))
+            monkeypatch.setattr(hints, "MAX_LOOK_AGE_SECONDS", 0.01)
+        return where.create(path, data)
+
+    with pytest.raises(RetryableConflict, match="below version 5"):
+        append(base, "zombie", publish=publish)
+    assert [location.version for location in list_versions(store)] == [1, 5]
+    made = append(now(store), "again")
+    assert made.version == 6
+    assert paths(made) >= {"w.lance", "z.lance", "again.lance"}
+
+
+def test_version_in_a_hole_that_somebody_built_on_is_not_deleted(store: Store) -> None:
+    base = create(store)
+
+    def publish(where: Store, version: int, path: str, data: Any) -> Created:
+        latest = now(store)
+        for name in "wxyz":
+            latest = append(latest, name)
+        store.write_hint(names.HINT_PATH, names.hint_body(5))
+        time.sleep(0.02)
+        store.delete(names.manifest_path(2))
+        return where.create(path, data)
+
+    with pytest.raises(RetryableConflict, match="below version 5"):
+        append(base, "zombie", publish=publish)
+    assert [location.version for location in list_versions(store)] == [1, 2, 3, 4, 5]
+    assert now(store).version == 5
+
+
+def test_successor_that_was_quick_is_no_hole(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another writer commits on our version before we look: its manifest is younger than ours."""
+    base = create(store)
+    monkeypatch.setattr(hints, "MAX_LOOK_AGE_SECONDS", 0.0)
+
+    def publish(where: Store, version: int, path: str, data: Any) -> Created:
+        answer = where.create(path, data)
+        append(now(store), "quick")
+        return answer
+
+    made = append(base, "mine", publish=publish)
+    assert made.version == 2
+    assert now(store).version == 3
+    assert paths(now(store)) >= {"mine.lance", "quick.lance"}
