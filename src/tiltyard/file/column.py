@@ -15,24 +15,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tiltyard.encoding import constant_read, dictionary, full_zip_read, general, mini_block_read
+from tiltyard.encoding import full_zip_read, general
 from tiltyard.encoding.levels.unravel import NO_LEVELS, U16, Layers
 from tiltyard.encoding.program import (
     CHUNK_STAGED_FIELDS,
-    FIELDS,
     FULL_ZIP,
-    MINI_BLOCK,
     VALUE_FLAT,
     VALUE_FSST,
-    VALUE_NONE,
     VALUE_ONES,
     VALUE_SCALAR,
     P,
-    PageProgram,
 )
-from tiltyard.errors import CorruptFile, UnsupportedFeature
+from tiltyard.errors import CorruptFile
+from tiltyard.file import page_tables
+from tiltyard.file.page_tables import WALKED
 from tiltyard.format.container import ColumnPages
-from tiltyard.format.layouts import BlobPage, ConstantPage, FullZip, MiniBlock, PageLayout
 from tiltyard.kernels import decode as kernels
 from tiltyard.session import Session
 
@@ -41,9 +38,6 @@ Bytes = npt.NDArray[np.uint8]
 
 NO_BYTES: Bytes = np.empty(0, np.uint8)
 NO_COUNTS: I64 = np.empty(0, np.int64)
-
-#: Classes of pages. BYTES: booleans of one byte each (full-zip pages).
-PLAIN, DICTIONARY, WALKED, BYTES = range(4)
 
 #: Level entries assumed per row of a take from a list column; a wrong guess costs a second call.
 GUESSED_ENTRIES_PER_ROW = 64
@@ -102,119 +96,27 @@ class ColumnTable:
     """The tables of one column. `source`: the file's bytes; `bits`: of a value, 0 if widths vary."""
 
     def __init__(self, source: Bytes, pages: ColumnPages, layers: Layers, bits: int) -> None:
+        built = page_tables.build(source, pages, layers, bits)
         self.source = source
         self.layers = layers
-        self.bits = bits
         self.num_rows = pages.num_rows
-        self.programs: list[PageProgram] = []
-        self.dictionary: dictionary.Items | None = None
-        self.reserve = 0.0  # decoded bytes per encoded byte that earlier reads saw
-        self._build(pages)
-
-    # -- building --------------------------------------------------------------------------------
-
-    def _build(self, pages: ColumnPages) -> None:
-        n = len(pages)
-        planned = [_plan(layout) for layout in pages.layouts]
-        maps = [self.layers.map_page(layout.layers) for layout in pages.layouts]
-        side = bytearray()
-        maps_at: list[int] = []
-        for numbers, _ in maps:
-            maps_at.append(len(side))
-            side += numbers.tobytes()
-        tables_at: dict[int, tuple[int, int]] = {}
-        rows_table = np.zeros((n, FIELDS), np.int64)
-        classes = np.zeros(n, np.int8)
-        chunks: list[tuple[I64, I64, I64, I64]] = []
-        parts: list[dictionary.Items] = []
-        base = 0
-        rows = pages.rows.tolist()
-        for p, (k, page_rows) in enumerate(zip(pages.layout_index.tolist(), rows, strict=True)):
-            layout, program = pages.layouts[k], planned[k]
-            row = list(program.row)
-            self.programs.append(program)
-            row[P.LUT_POS], row[P.LUT_LEN] = maps_at[k], 2 * len(maps[k][0])
-            row[P.VISIBLE] = maps[k][1]
-            row[P.MAX_REP] = self.layers.max_rep
-            buffers = pages.buffers(p)
-            if isinstance(layout, MiniBlock):
-                table = mini_block_read.chunk_table(
-                    self.source, layout, buffers, page_rows, lists=self.layers.max_rep > 0
-                )
-                started = table.items if table.rows is None else table.rows
-                chunks.append((table.items, table.position, table.size, started))
-                if layout.dictionary is not None:
-                    at, size = buffers[2]
-                    data = self.source[at : at + size]
-                    items = dictionary.read_items(layout.dictionary, data, layout.num_dictionary_items)
-                    row[P.DICT_BASE], row[P.DICT_ITEMS] = base, items.n
-                    base += items.n
-                    parts.append(items)
-                    classes[p] = DICTIONARY
-            elif isinstance(layout, FullZip):
-                full_zip_read.place(row, layout, buffers, page_rows)
-                walked = self.layers.max_rep > 0 or layout.variable
-                one_byte = self.bits == 1 and row[P.VALUE_BITS] == 8
-                classes[p] = WALKED if walked else BYTES if one_byte else PLAIN
-                held = layout.num_visible_items if self.layers.max_rep else page_rows
-                chunks.append(_one_chunk(held, page_rows))
-            else:
-                assert isinstance(layout, ConstantPage)
-                scalar = constant_read.place(
-                    row, layout, self.source, buffers, page_rows, varying=self.bits == 0
-                )
-                held = page_rows
-                if self.layers.max_rep:
-                    held = constant_read.visible_items(row, program, self.source)
-                if row[P.VALUE_CODEC] == VALUE_SCALAR:
-                    row[P.SIDE_POS], row[P.SIDE_LEN] = len(side), len(scalar)
-                    row[P.VALUE_BITS] = self.bits
-                    side += scalar
-                chunks.append(_one_chunk(held, page_rows))
-            if program.side:
-                if k not in tables_at:
-                    tables_at[k] = len(side), len(program.side)
-                    side += program.side
-                row[P.SIDE_POS], row[P.SIDE_LEN] = tables_at[k]
-            rows_table[p] = row
         self.page_rows = np.append(pages.first_row, np.int64(pages.num_rows))
-        self.pages = rows_table.reshape(-1)
-        self.rows_table = rows_table
-        self.side: Bytes = np.frombuffer(bytes(side), np.uint8)
-        self.classes = self._settle_classes(classes, rows_table)
-        self.uniform = int(self.classes[0]) if n and (self.classes == self.classes[0]).all() else -1
-        self.staged_pages = np.array([program.staged for program in self.programs], bool)
-        self.any_staged = bool(self.staged_pages.any())
-        if parts:
-            self.dictionary = dictionary.joined(parts)
-        self._index_chunks(chunks)
-        used = {int(number) for k in set(pages.layout_index.tolist()) for number in maps[k][0]}
-        self.levels_used = used | {int(d) for d in rows_table[:, P.DEFAULT_DEF]}
-        self.has_levels = self.levels_used != {0}
-
-    def _settle_classes(self, classes: npt.NDArray[np.int8], rows: I64) -> npt.NDArray[np.int8]:
-        """All-null pages of a dictionary column read as such: index 0 under nulls."""
-        if (classes == DICTIONARY).any():
-            nothing = (rows[:, P.KIND] != MINI_BLOCK) & (rows[:, P.VALUE_CODEC] == VALUE_NONE)
-            classes[nothing] = DICTIONARY
-        return classes
-
-    def _index_chunks(self, parts: list[tuple[I64, I64, I64, I64]]) -> None:
-        if not parts:
-            self.first = self.started = np.zeros(1, np.int64)
-            self.chunks = NO_COUNTS
-            return
-        counts = [len(part[0]) for part in parts]
-        items, position, size, started = (np.concatenate([part[i] for part in parts]) for i in range(4))
-        table = np.empty((len(items), 3), np.int64)
-        table[:, 0] = position
-        table[:, 1] = size
-        table[:, 2] = np.repeat(np.arange(len(parts), dtype=np.int64), counts)
-        self.chunks = table.reshape(-1)
-        self.chunk_page = table[:, 2]
-        self.chunk_size = table[:, 1]
-        self.first = np.append(np.int64(0), np.cumsum(items))
-        self.started = np.append(np.int64(0), np.cumsum(started))
+        self.programs = built.programs
+        self.rows_table = built.rows
+        self.pages = built.rows.reshape(-1)
+        self.side = built.side
+        self.first, self.started, self.chunks = built.first, built.started, built.chunks
+        table = built.chunks.reshape(-1, 3)
+        self.chunk_size, self.chunk_page = table[:, 1], table[:, 2]
+        self.dictionary = built.dictionary
+        self.classes = built.classes
+        uniform = len(built.classes) and (len(built.classes) == 1 or (np.ptp(built.classes) == 0))
+        self.uniform = int(built.classes[0]) if uniform else -1
+        self.any_staged = any(program.staged for program in built.programs)
+        self.staged_pages = np.array([program.staged for program in built.programs], bool)
+        self.levels_used = built.levels_used
+        self.has_levels = built.levels_used != {0}
+        self.reserve = 0.0  # decoded bytes per encoded byte that earlier reads saw
 
     @property
     def nbytes(self) -> int:
@@ -420,22 +322,6 @@ class ColumnTable:
         """Whether decoded strings may be longer than what is stored."""
         codecs = self.rows_table[:, P.VALUE_CODEC]
         return self.any_staged or bool(((codecs == VALUE_FSST) | (codecs == VALUE_SCALAR)).any())
-
-
-def _plan(layout: PageLayout) -> PageProgram:
-    if isinstance(layout, MiniBlock):
-        return mini_block_read.plan(layout)
-    if isinstance(layout, FullZip):
-        return full_zip_read.plan(layout)
-    if isinstance(layout, ConstantPage):
-        return constant_read.plan(layout)
-    assert isinstance(layout, BlobPage)
-    raise UnsupportedFeature("blob pages are not supported by this version; leave the column out")
-
-
-def _one_chunk(items: int, rows: int) -> tuple[I64, I64, I64, I64]:
-    zero = np.zeros(1, np.int64)
-    return np.array([items], np.int64), zero, zero, np.array([rows], np.int64)
 
 
 def _level_room(session: Session, n: int) -> U16:

@@ -183,7 +183,7 @@ class FileReader:
                 found = LeafReader(field.name, arrow, table, self._buffer)
             except UnsupportedFeature as error:
                 raise UnsupportedFeature(f"column {field.name!r}: {error}") from error
-            except CorruptFile as error:
+            except (CorruptFile, ValueError) as error:
                 raise CorruptFile(f"column {field.name!r}: {error}") from error
             self._leaves[key] = found
         return found

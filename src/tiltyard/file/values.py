@@ -16,7 +16,8 @@ from tiltyard.encoding.levels.unravel import NO_LEVELS, U16
 from tiltyard.encoding.program import FULL_ZIP, VALUE_NONE, P
 from tiltyard.errors import BatchTooLarge, CorruptFile, UnsupportedFeature
 from tiltyard.file import packed, walked
-from tiltyard.file.column import BYTES, DICTIONARY, WALKED, ColumnTable, Items, Rows
+from tiltyard.file.column import ColumnTable, Items, Rows
+from tiltyard.file.page_tables import BYTES, DICTIONARY, WALKED
 from tiltyard.kernels import decode as kernels
 from tiltyard.session import Session
 

@@ -9,6 +9,7 @@ from tiltyard.kernels.reference.decode_levels import (
     unravel_items,
     unravel_lists,
 )
+from tiltyard.kernels.reference.decode_page import index_chunks
 from tiltyard.kernels.reference.decode_text import gather_strings, gather_variable, variable
 from tiltyard.kernels.reference.decode_zip import zip_rows
 
@@ -21,6 +22,7 @@ __all__ = [
     "gather_fixed",
     "gather_strings",
     "gather_variable",
+    "index_chunks",
     "level_bound",
     "rows",
     "unravel_items",

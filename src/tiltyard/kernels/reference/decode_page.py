@@ -198,3 +198,62 @@ def packed_blocks(data: Bytes, bits: int, width: int, n: int) -> Bytes:
             require(len(rest) >= size, "bit packed block cut short")
             parts.append(unpack(bits, rest, width)[:tail])
     return np.concatenate(parts).view(np.uint8) if parts else NOTHING
+
+
+PLACE_FIELDS = 9
+MAX_COUNT = 1 << 48
+
+
+def index_chunks(src: Bytes, places: I64, first: I64, started: I64, chunks: I64) -> int:
+    """See `kernels.decode`."""
+    require(len(places) % PLACE_FIELDS == 0, "place table: wrong size")
+    room = len(chunks) // 3
+    require(min(len(first), len(started)) > room, "chunk outputs differ in size")
+    parts: list[tuple[I64, I64, I64, I64]] = []
+    one = np.zeros(1, np.int64)
+    for page, place in enumerate(places.reshape(-1, PLACE_FIELDS).tolist()):
+        items, rows = place[5], place[6]
+        require(0 <= items <= MAX_COUNT and 0 <= rows <= MAX_COUNT, "page of more items than any file holds")
+        if place[2] == 0:
+            sizes, position, count, starts = one, one, np.array([items]), np.array([rows])
+        else:
+            sizes, position, count, starts = _page_chunks(src, place)
+        table = np.stack([position, sizes, np.full(len(sizes), page)], axis=1)
+        parts.append((table.astype(np.int64), count, starts, one))
+    total = sum(len(part[0]) for part in parts)
+    require(total <= room, "more chunks than there is room for")
+    first[0] = started[0] = 0
+    if parts:
+        chunks[: 3 * total] = np.concatenate([part[0] for part in parts]).reshape(-1)
+        first[1 : total + 1] = np.cumsum(np.concatenate([part[1] for part in parts]))
+        started[1 : total + 1] = np.cumsum(np.concatenate([part[2] for part in parts]))
+    return total
+
+
+def _page_chunks(src: Bytes, place: list[int]) -> tuple[I64, I64, I64, I64]:
+    """Sizes, positions, items and started rows of the chunks of a mini-block page."""
+    width, items, rows = place[2], place[5], place[6]
+    require(width in (2, 4), "chunk words of an impossible width")
+    data = cut(src, place[0], place[1], "chunk words outside of the file")
+    require(len(data) > 0 and len(data) % width == 0, "chunk words cut short")
+    words = data.view(f"<u{width}").astype(np.int64)
+    cut(src, place[3], place[4], "chunks outside of the file")
+    sizes = ((words >> 4) + 1) * 8
+    require(int(sizes.sum()) <= place[4], "chunks longer than their buffer")
+    count = np.left_shift(np.int64(1), words & 15)
+    count[-1] = items - int(count[:-1].sum())
+    require(count[-1] >= 0, "chunks of more items than their page")
+    position = np.cumsum(sizes) - sizes + place[3]
+    if place[7] < 0:
+        require(items == rows, "a page without lists of other items than rows")
+        return sizes, position, count, count
+    index = cut(src, place[7], place[8], "repetition index outside of the file")
+    require(len(index) == 16 * len(words), "repetition index and chunks differ in number")
+    pairs = index.view("<u8").reshape(-1, 2)
+    require((pairs[:, 0] <= np.uint64(rows)).all(), "repetition index of more rows than its page")
+    ended = np.cumsum(pairs[:, 0].astype(np.int64))
+    over = (pairs[:, 1] > 0).astype(np.int64)
+    require(ended[-1] == rows and not over[-1], "repetition index of other rows than its page")
+    starts = np.diff(ended + over, prepend=np.int64(0))
+    require(int(starts.min()) >= 0, "repetition index in which a row never ends")
+    return sizes, position, count, starts

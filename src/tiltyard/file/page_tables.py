@@ -1,0 +1,203 @@
+"""Building the tables of a column from its page table: programs, chunks, classes, dictionaries (D42).
+
+What depends on a layout alone is planned once and kept for all files; what depends on a page's place is
+filled in for all pages at once. Only pages that carry something of their own (a scalar, a dictionary, control
+words) cost a few microseconds each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from tiltyard.encoding import constant_read, dictionary, full_zip_read, mini_block_read
+from tiltyard.encoding.levels.unravel import Layers
+from tiltyard.encoding.program import (
+    FIELDS,
+    MINI_BLOCK,
+    VALUE_NONE,
+    VALUE_SCALAR,
+    P,
+    PageProgram,
+)
+from tiltyard.errors import CorruptFile, UnsupportedFeature
+from tiltyard.format.container import ColumnPages
+from tiltyard.format.layouts import ConstantPage, FullZip, MiniBlock, PageLayout
+from tiltyard.kernels import decode as kernels
+
+I64 = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+#: Classes of pages, which are read by different calls: values in place; indices into a dictionary; full-zip
+#: entries that must be walked; booleans of one byte each (full-zip pages).
+PLAIN, DICTIONARY, WALKED, BYTES = range(4)
+
+PLANS_KEPT = 1024
+PLACE_FIELDS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a layout says wherever it stands. `side`: the map of its levels, then its symbol table."""
+
+    program: PageProgram
+    row: I64
+    side: bytes
+    numbers: frozenset[int]
+    chunk_word_bytes: int
+    items: int
+
+
+@dataclass(slots=True)
+class PageTables:
+    """The tables of one column, as `ColumnTable` and the kernels use them."""
+
+    programs: list[PageProgram]
+    rows: I64  # [pages, FIELDS]
+    side: Bytes
+    first: I64
+    started: I64
+    chunks: I64  # three numbers a chunk
+    classes: npt.NDArray[np.int8]
+    levels_used: frozenset[int]
+    dictionary: dictionary.Items | None
+
+
+@lru_cache(maxsize=PLANS_KEPT)
+def _planned(layout: PageLayout, layers: Layers) -> Planned:
+    if isinstance(layout, MiniBlock):
+        program, items, word = mini_block_read.plan(layout), layout.num_items, 4 if layout.large_chunks else 2
+    elif isinstance(layout, FullZip):
+        program, items, word = full_zip_read.plan(layout), layout.num_visible_items, 0
+    elif isinstance(layout, ConstantPage):
+        program, items, word = constant_read.plan(layout), 0, 0
+    else:
+        raise UnsupportedFeature("blob pages are not supported by this version; leave the column out")
+    numbers, visible = layers.map_page(layout.layers)
+    row = program.row
+    row[P.LUT_POS], row[P.LUT_LEN] = 0, 2 * len(numbers)
+    row[P.VISIBLE] = visible
+    row[P.MAX_REP] = layers.max_rep
+    if program.side:
+        row[P.SIDE_POS], row[P.SIDE_LEN] = 2 * len(numbers), len(program.side)
+    used = frozenset(numbers.tolist())
+    return Planned(program, np.array(row, np.int64), numbers.tobytes() + program.side, used, word, items)
+
+
+def build(source: Bytes, pages: ColumnPages, layers: Layers, bits: int) -> PageTables:
+    """All tables of a column whose values have `bits` bits (0: they vary in width). Raises `CorruptFile`."""
+    planned = [_planned(layout, layers) for layout in pages.layouts]
+    side = bytearray()
+    templates = np.empty((len(planned), FIELDS), np.int64)
+    for k, plan in enumerate(planned):
+        templates[k] = plan.row
+        if side:
+            templates[k, P.LUT_POS] += len(side)
+            if plan.program.side:
+                templates[k, P.SIDE_POS] += len(side)
+        side += plan.side
+    index = pages.layout_index
+    rows = templates[index]
+    places = _places(pages, planned, rows, lists=layers.max_rep > 0)
+    classes = np.zeros(len(rows), np.int8)
+    parts: list[dictionary.Items] = []
+    base = 0
+    for p in _special_pages(pages):
+        layout = pages.layouts[index[p]]
+        row = rows[p].tolist()
+        buffers, page_rows = pages.buffers(p), int(pages.rows[p])
+        if isinstance(layout, MiniBlock):
+            assert layout.dictionary is not None
+            at, size = buffers[2]
+            items = dictionary.read_items(
+                layout.dictionary, source[at : at + size], layout.num_dictionary_items
+            )
+            row[P.DICT_BASE], row[P.DICT_ITEMS] = base, items.n
+            base += items.n
+            parts.append(items)
+            classes[p] = DICTIONARY
+        elif isinstance(layout, FullZip):
+            full_zip_read.place(row, layout, buffers, page_rows)
+            walked = layers.max_rep > 0 or layout.variable
+            one_byte = bits == 1 and row[P.VALUE_BITS] == 8
+            classes[p] = WALKED if walked else BYTES if one_byte else PLAIN
+        else:
+            assert isinstance(layout, ConstantPage)
+            scalar = constant_read.place(row, layout, source, buffers, page_rows, varying=bits == 0)
+            if layers.max_rep:
+                program = planned[index[p]].program
+                places[p, 5] = constant_read.visible_items(row, program, source)
+            if row[P.VALUE_CODEC] == VALUE_SCALAR:
+                row[P.SIDE_POS], row[P.SIDE_LEN], row[P.VALUE_BITS] = len(side), len(scalar), bits
+                side += scalar
+        rows[p] = row
+    if parts:
+        # All-null pages of a dictionary column read as such: index 0 under nulls.
+        classes[(rows[:, P.KIND] != MINI_BLOCK) & (rows[:, P.VALUE_CODEC] == VALUE_NONE)] = DICTIONARY
+    first, started, chunks = _chunks(source, places)
+    used = frozenset[int]().union(*(plan.numbers for plan in planned))
+    return PageTables(
+        [planned[k].program for k in index.tolist()],
+        rows,
+        np.frombuffer(bytes(side), np.uint8),
+        first,
+        started,
+        chunks,
+        classes,
+        used | set(rows[:, P.DEFAULT_DEF].tolist()),
+        dictionary.joined(parts) if parts else None,
+    )
+
+
+def _special_pages(pages: ColumnPages) -> list[int]:
+    """Pages that carry something of their own."""
+    special = [not isinstance(each, MiniBlock) or each.dictionary is not None for each in pages.layouts]
+    if not any(special):
+        return []
+    found: list[int] = np.flatnonzero(np.array(special)[pages.layout_index]).tolist()
+    return found
+
+
+def _places(pages: ColumnPages, planned: list[Planned], rows: I64, *, lists: bool) -> I64:
+    """Nine numbers a page for `kernels.index_chunks`."""
+    index = pages.layout_index
+    places = np.zeros((len(rows), PLACE_FIELDS), np.int64)
+    word = np.array([plan.chunk_word_bytes for plan in planned], np.int64)[index]
+    places[:, 2] = word
+    places[:, 6] = pages.rows
+    places[:, 7] = -1
+    items = np.array([plan.items for plan in planned], np.uint64)[index]
+    if (items > np.uint64(2**62)).any():
+        raise CorruptFile(f"a page of {int(items.max())} items")
+    places[:, 5] = items.astype(np.int64) if lists else pages.rows
+    mini = word > 0
+    if not mini.any():
+        return places
+    if not lists and (items[mini] != pages.rows[mini].astype(np.uint64)).any():
+        raise CorruptFile("a page without lists holds more or fewer items than rows")
+    start, end = pages.buffer_start[:-1][mini], pages.buffer_start[1:][mini]
+    needed = np.array(
+        [2 + lists + (isinstance(each, MiniBlock) and each.dictionary is not None) for each in pages.layouts]
+    )
+    if (end - start < needed[index][mini]).any():
+        raise CorruptFile("a mini-block page has fewer buffers than its layout needs")
+    places[mini, 0], places[mini, 1] = pages.offsets[start], pages.sizes[start]
+    places[mini, 3], places[mini, 4] = pages.offsets[start + 1], pages.sizes[start + 1]
+    if lists:
+        places[mini, 7], places[mini, 8] = pages.offsets[end - 1], pages.sizes[end - 1]
+    return places
+
+
+def _chunks(source: Bytes, places: I64) -> tuple[I64, I64, I64]:
+    """First items, started rows, and (position, bytes, page) of all chunks."""
+    word = np.maximum(places[:, 2], 1)
+    total = int(np.where(places[:, 2] > 0, places[:, 1] // word, 1).sum())
+    first, started = np.empty(total + 1, np.int64), np.empty(total + 1, np.int64)
+    chunks = np.empty(3 * total, np.int64)
+    found = kernels.index_chunks(source, places.reshape(-1), first, started, chunks)
+    if found != total:
+        raise CorruptFile(f"{found} chunks where the pages have {total}")
+    return first, started, chunks
