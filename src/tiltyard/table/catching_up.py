@@ -66,6 +66,10 @@ class OwnFiles:
     def paths(self) -> list[str]:
         return list(self._paths)
 
+    def forget(self) -> None:
+        """Leave the files where they are: something may refer to them after all."""
+        self._paths.clear()
+
     def drop(self, paths: Sequence[str] | None = None) -> None:
         """Delete files (all by default). Never called after an UNKNOWN answer or a won version."""
         for path in self._paths[:] if paths is None else paths:

@@ -21,6 +21,7 @@ Invariants, and the tests that check them (tests/table/test_commit*.py):
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -143,6 +144,8 @@ class _Commit:
     source: Snapshot | None
     looked_at: float = 0.0
     """When the latest version was looked for (boot clock, seconds)."""
+    created_at: float = 0.0
+    """When our version was created."""
     own_files: OwnFiles = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
@@ -260,10 +263,15 @@ class _Commit:
         )
         location = VersionLocation(version, names.manifest_path(version, self.naming), self.naming)
         if self._put(manifest, location) is Created.WON:
+            made = self._done(manifest, location)
             # Only now is there a directory to queue at. A hint that its writer could never raise again (no
             # turnstile here) must not be left behind.
-            with self.store.turnstile(names.VERSIONS_DIR, TURNSTILE_SECONDS) as our_turn:
-                return self._done(manifest, location, our_turn)
+            with (
+                suppress(StoreError),
+                self.store.turnstile(names.VERSIONS_DIR, TURNSTILE_SECONDS) as our_turn,
+            ):
+                self._leave_hint(location, our_turn)
+            return made
         landed = self._ours_at(location)
         if landed is not None:
             return landed
@@ -292,7 +300,9 @@ class _Commit:
         if runtime.monotonic() - self.looked_at > MAX_LOOK_AGE_SECONDS:
             return None  # too long ago: others may have committed, and their versions may be gone already
         if self._put(manifest, location) is Created.WON:
-            return self._done(manifest, location, our_turn)
+            made = self._done(manifest, location)
+            self._leave_hint(location, our_turn)
+            return made
         landed = self._ours_at(location)
         if landed is None and self.strict:
             raise self._strict_lost(base.version, version)
@@ -338,30 +348,43 @@ class _Commit:
         """The version at the location if it is our own transaction: an attempt that landed unnoticed."""
         try:
             found = read_snapshot(self.store, self.session, location)
-        except (
-            ObjectNotFound,
-            CorruptFile,
-        ):  # removed already, or still being written: the next look will tell
-            return None
-        theirs = found.transaction()
+            theirs = found.transaction()
+        except (StoreError, CorruptFile):
+            return None  # removed already, still being written, or not readable just now: the next look tells
         return found if theirs is not None and theirs.uuid == self.transaction.uuid else None
 
-    def _done(self, manifest: Manifest, location: VersionLocation, our_turn: bool) -> Snapshot:
-        created_at = runtime.monotonic()
-        above = fell_into_hole(self.store, location, self.looked_at)
+    def _done(self, manifest: Manifest, location: VersionLocation) -> Snapshot:
+        """The version that is ours now. What fails from here on must not be taken for a failed commit."""
+        self.created_at = runtime.monotonic()
+        try:
+            above = fell_into_hole(self.store, location, self.looked_at)
+        except StoreError as error:
+            raise OutcomeUnknown(
+                f"version {location.version} of {self.store.uri} was created by {self._named()}, but "
+                "whether it stands "
+                f"on top of the table's versions could not be checked ({error}). Read the table again",
+                uuid=self.transaction.uuid,
+                version=location.version,
+            ) from error
         if above is not None:
             raise self._out_of_the_hole(location, above)
-        if our_turn:
-            write_hint(self.store, location.version, created_at)
         return committed_snapshot(self.store, self.session, location, manifest, self.transaction)
+
+    def _leave_hint(self, location: VersionLocation, our_turn: bool) -> None:
+        if our_turn:
+            write_hint(self.store, location.version, self.created_at)
 
     def _out_of_the_hole(self, location: VersionLocation, above: int) -> RetryableConflict:
         """Take back a version that nobody would see, unless somebody has built on it already."""
-        if self.store.exists(names.manifest_path(location.version + 1, location.naming)):
-            # Its files are named by a manifest that somebody may hold on to: nothing of them may be deleted.
-            self.own_files = OwnFiles(self.store)
-        else:
-            self.store.delete(location.path)
+        try:
+            built_on = self.store.exists(names.manifest_path(location.version + 1, location.naming))
+            if not built_on:
+                self.store.delete(location.path)
+        except StoreError:
+            built_on = True
+        if built_on:
+            # A manifest that somebody may hold on to names our files: none of them may be deleted.
+            self.own_files.forget()
         return RetryableConflict(
             f"{self._named()} slept while others committed: version {location.version} was free again after "
             f"a cleanup, below version {above}, where nobody would see it. It was not committed; plan "

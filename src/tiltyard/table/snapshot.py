@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from tiltyard import runtime
-from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound, VersionNotFound
+from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound, StoreError, VersionNotFound
 from tiltyard.format import flags, names
 from tiltyard.format.fragment import Fragment, FragmentList
 from tiltyard.format.manifest import MAGIC, Manifest, TransactionLoader, decode_manifest
@@ -230,7 +230,7 @@ def committed_snapshot(
 
     try:
         stat = store.stat(location.path)
-    except ObjectNotFound:  # a cleanup was very quick
+    except StoreError:  # the version is ours all the same; somebody else will read it from the store
         return Snapshot(store, manifest, location, session, inline)
     session.cache.put(_cache_key(store, stat), (manifest, inline), 2 * stat.size)
     return Snapshot(store, manifest, location, session, inline)
