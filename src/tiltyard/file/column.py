@@ -21,9 +21,7 @@ from tiltyard.encoding.program import (
     CHUNK_STAGED_FIELDS,
     FULL_ZIP,
     VALUE_FLAT,
-    VALUE_FSST,
     VALUE_ONES,
-    VALUE_SCALAR,
     P,
 )
 from tiltyard.errors import CorruptFile
@@ -100,8 +98,10 @@ class ColumnTable:
         self.source = source
         self.layers = layers
         self.num_rows = pages.num_rows
-        self.page_rows = np.append(pages.first_row, np.int64(pages.num_rows))
-        self.programs = built.programs
+        self.page_rows = np.empty(len(pages) + 1, np.int64)
+        self.page_rows[:-1] = pages.first_row
+        self.page_rows[-1] = pages.num_rows
+        self.programs, self.distinct = built.programs, built.distinct
         self.rows_table = built.rows
         self.pages = built.rows.reshape(-1)
         self.side = built.side
@@ -112,8 +112,8 @@ class ColumnTable:
         self.classes = built.classes
         uniform = len(built.classes) and (len(built.classes) == 1 or (np.ptp(built.classes) == 0))
         self.uniform = int(built.classes[0]) if uniform else -1
-        self.any_staged = any(program.staged for program in built.programs)
-        self.staged_pages = np.array([program.staged for program in built.programs], bool)
+        self.any_staged = built.any_staged
+        self.expands = built.expands
         self.levels_used = built.levels_used
         self.has_levels = built.levels_used != {0}
         self.reserve = 0.0  # decoded bytes per encoded byte that earlier reads saw
@@ -237,7 +237,8 @@ class ColumnTable:
         """Decompress buffers of chunks: their levels or their first value buffer. None where none need it."""
         if not self.any_staged or not len(wanted):
             return None
-        wanted = wanted[self.staged_pages[self.chunk_page[wanted]]]
+        staged_pages = np.array([program.staged for program in self.programs], bool)
+        wanted = wanted[staged_pages[self.chunk_page[wanted]]]
         if not len(wanted):
             return None
         places = np.empty((len(wanted), 7), np.int64)
@@ -316,12 +317,6 @@ class ColumnTable:
         low = int(np.searchsorted(self.first, begin, "right")) - 1
         high = int(np.searchsorted(self.first, begin + int(items.count[0]), "left"))
         return int(self.chunk_size[max(low, 0) : high].sum())
-
-    @property
-    def expands(self) -> bool:
-        """Whether decoded strings may be longer than what is stored."""
-        codecs = self.rows_table[:, P.VALUE_CODEC]
-        return self.any_staged or bool(((codecs == VALUE_FSST) | (codecs == VALUE_SCALAR)).any())
 
 
 def _level_room(session: Session, n: int) -> U16:

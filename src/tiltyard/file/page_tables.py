@@ -16,8 +16,10 @@ import numpy.typing as npt
 from tiltyard.encoding import constant_read, dictionary, full_zip_read, mini_block_read
 from tiltyard.encoding.levels.unravel import Layers
 from tiltyard.encoding.program import (
+    CONSTANT,
     FIELDS,
     MINI_BLOCK,
+    VALUE_FSST,
     VALUE_NONE,
     VALUE_SCALAR,
     P,
@@ -37,6 +39,7 @@ PLAIN, DICTIONARY, WALKED, BYTES = range(4)
 
 PLANS_KEPT = 1024
 PLACE_FIELDS = 9
+_MAX_ITEMS = 1 << 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,8 @@ class Planned:
 class PageTables:
     """The tables of one column, as `ColumnTable` and the kernels use them."""
 
-    programs: list[PageProgram]
+    programs: list[PageProgram]  # one a page
+    distinct: list[PageProgram]  # one a layout
     rows: I64  # [pages, FIELDS]
     side: Bytes
     first: I64
@@ -64,6 +68,8 @@ class PageTables:
     classes: npt.NDArray[np.int8]
     levels_used: frozenset[int]
     dictionary: dictionary.Items | None
+    any_staged: bool  # some buffers must be decompressed first
+    expands: bool  # decoded strings may be longer than what is stored
 
 
 @lru_cache(maxsize=PLANS_KEPT)
@@ -100,8 +106,8 @@ def build(source: Bytes, pages: ColumnPages, layers: Layers, bits: int) -> PageT
                 templates[k, P.SIDE_POS] += len(side)
         side += plan.side
     index = pages.layout_index
-    rows = templates[index]
-    places = _places(pages, planned, rows, lists=layers.max_rep > 0)
+    rows = templates[index] if len(planned) > 1 else np.repeat(templates, len(pages), axis=0)
+    places = _places(pages, planned, lists=layers.max_rep > 0)
     classes = np.zeros(len(rows), np.int8)
     parts: list[dictionary.Items] = []
     base = 0
@@ -138,17 +144,24 @@ def build(source: Bytes, pages: ColumnPages, layers: Layers, bits: int) -> PageT
         # All-null pages of a dictionary column read as such: index 0 under nulls.
         classes[(rows[:, P.KIND] != MINI_BLOCK) & (rows[:, P.VALUE_CODEC] == VALUE_NONE)] = DICTIONARY
     first, started, chunks = _chunks(source, places)
-    used = frozenset[int]().union(*(plan.numbers for plan in planned))
+    used = frozenset[int]().union(*[plan.numbers for plan in planned])
+    distinct = [plan.program for plan in planned]
+    staged = any(program.staged for program in distinct)
+    compressed = any(program.row[P.VALUE_CODEC] == VALUE_FSST for program in distinct)
+    constant = any(program.row[P.KIND] == CONSTANT for program in distinct)
     return PageTables(
-        [planned[k].program for k in index.tolist()],
+        [distinct[k] for k in index.tolist()],
+        distinct,
         rows,
         np.frombuffer(bytes(side), np.uint8),
         first,
         started,
         chunks,
         classes,
-        used | set(rows[:, P.DEFAULT_DEF].tolist()),
+        used | set(rows[:, P.DEFAULT_DEF].tolist()) if constant else used,
         dictionary.joined(parts) if parts else None,
+        staged,
+        staged or compressed or constant,
     )
 
 
@@ -161,40 +174,38 @@ def _special_pages(pages: ColumnPages) -> list[int]:
     return found
 
 
-def _places(pages: ColumnPages, planned: list[Planned], rows: I64, *, lists: bool) -> I64:
+def _places(pages: ColumnPages, planned: list[Planned], *, lists: bool) -> I64:
     """Nine numbers a page for `kernels.index_chunks`."""
-    index = pages.layout_index
-    places = np.zeros((len(rows), PLACE_FIELDS), np.int64)
-    word = np.array([plan.chunk_word_bytes for plan in planned], np.int64)[index]
-    places[:, 2] = word
-    places[:, 6] = pages.rows
+    places = np.zeros((len(pages), PLACE_FIELDS), np.int64)
+    places[:, 5] = places[:, 6] = pages.rows
     places[:, 7] = -1
-    items = np.array([plan.items for plan in planned], np.uint64)[index]
-    if (items > np.uint64(2**62)).any():
-        raise CorruptFile(f"a page of {int(items.max())} items")
-    places[:, 5] = items.astype(np.int64) if lists else pages.rows
-    mini = word > 0
-    if not mini.any():
-        return places
-    if not lists and (items[mini] != pages.rows[mini].astype(np.uint64)).any():
-        raise CorruptFile("a page without lists holds more or fewer items than rows")
-    start, end = pages.buffer_start[:-1][mini], pages.buffer_start[1:][mini]
-    needed = np.array(
-        [2 + lists + (isinstance(each, MiniBlock) and each.dictionary is not None) for each in pages.layouts]
-    )
-    if (end - start < needed[index][mini]).any():
-        raise CorruptFile("a mini-block page has fewer buffers than its layout needs")
-    places[mini, 0], places[mini, 1] = pages.offsets[start], pages.sizes[start]
-    places[mini, 3], places[mini, 4] = pages.offsets[start + 1], pages.sizes[start + 1]
-    if lists:
-        places[mini, 7], places[mini, 8] = pages.offsets[end - 1], pages.sizes[end - 1]
+    for k, (layout, plan) in enumerate(zip(pages.layouts, planned, strict=True)):
+        if plan.items > _MAX_ITEMS:
+            raise CorruptFile(f"a page of {plan.items} items")
+        which = slice(None) if len(planned) == 1 else pages.layout_index == k
+        if lists:
+            places[which, 5] = plan.items
+        if not isinstance(layout, MiniBlock):
+            continue
+        start, end = pages.buffer_start[:-1][which], pages.buffer_start[1:][which]
+        needed = 2 + lists + (layout.dictionary is not None)
+        if len(start) and int((end - start).min()) < needed:
+            raise CorruptFile(f"a mini-block page has fewer buffers than the {needed} of its layout")
+        if not lists and (pages.rows[which] != plan.items).any():
+            raise CorruptFile(f"a page without lists of {plan.items} items and another number of rows")
+        places[which, 2] = plan.chunk_word_bytes
+        places[which, 0], places[which, 1] = pages.offsets[start], pages.sizes[start]
+        places[which, 3], places[which, 4] = pages.offsets[start + 1], pages.sizes[start + 1]
+        if lists:
+            places[which, 7], places[which, 8] = pages.offsets[end - 1], pages.sizes[end - 1]
     return places
 
 
 def _chunks(source: Bytes, places: I64) -> tuple[I64, I64, I64]:
     """First items, started rows, and (position, bytes, page) of all chunks."""
-    word = np.maximum(places[:, 2], 1)
-    total = int(np.where(places[:, 2] > 0, places[:, 1] // word, 1).sum())
+    width = places[:, 2]
+    chunked = width > 0
+    total = int((places[chunked, 1] // width[chunked]).sum()) + int(len(places) - np.count_nonzero(chunked))
     first, started = np.empty(total + 1, np.int64), np.empty(total + 1, np.int64)
     chunks = np.empty(3 * total, np.int64)
     found = kernels.index_chunks(source, places.reshape(-1), first, started, chunks)

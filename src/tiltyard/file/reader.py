@@ -8,7 +8,7 @@ few kernel calls, whatever pages and chunks the rows lie in, and puts Arrow arra
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from tiltyard.encoding.levels.unravel import Layers
 from tiltyard.errors import CorruptFile, RowOutOfRange, TiltyardError, UnsupportedFeature
 from tiltyard.file.assemble import LeafPlan, Node, Planner
 from tiltyard.file.column import ColumnTable, Rows
-from tiltyard.file.values import Leaf, LeafReader, storage_bits
+from tiltyard.file.values import Leaf, LeafReader, type_facts
 from tiltyard.file.verify import verify_checksums
 from tiltyard.format.container import FileTail, FileVersion, parse_tail
 from tiltyard.format.schema import Field, Schema
@@ -28,6 +28,8 @@ from tiltyard.store.protocol import MIN_MAP_BYTES, Store
 
 #: Projections whose plan a reader keeps.
 MAX_PLANS = 16
+#: Shapes of nesting whose levels stay numbered.
+SHAPES_KEPT = 1024
 #: Bytes that a cached reader of a mapped file is accounted as, beside its tail.
 MAPPED_READER_BYTES = 4096
 
@@ -50,6 +52,12 @@ def open_file(
     reader = FileReader(store.map(path, size), path, held)
     held.maps.put(key, reader, reader.nbytes)
     return reader
+
+
+@lru_cache(maxsize=SHAPES_KEPT)
+def _layers(above: tuple[bool, ...]) -> Layers:
+    """The layers of a leaf below ancestors of which some are lists."""
+    return Layers.of((False, *reversed(above)))
 
 
 class FileReader:
@@ -176,10 +184,10 @@ class FileReader:
                     f"field {field.name!r} is said to be in column {column} of {len(self._tail.columns)}"
                 )
             arrow = field.arrow_type
-            layers = Layers.of((False, *reversed(above)))
+            layers = _layers(above)
             pages = self._tail.columns[column]
             try:
-                table = ColumnTable(self._source, pages, layers, storage_bits(arrow))
+                table = ColumnTable(self._source, pages, layers, type_facts(arrow).bits)
                 found = LeafReader(field.name, arrow, table, self._buffer)
             except UnsupportedFeature as error:
                 raise UnsupportedFeature(f"column {field.name!r}: {error}") from error

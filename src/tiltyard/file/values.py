@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ GUESSED_EXPANSION = 3.0
 SHORT_ITEM_BYTES = 64
 
 INDEX_BITS = 32
+TYPES_KEPT = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,36 @@ class Leaf:
     def_: U16 | None
     slots: int
     array: Any
+
+
+@dataclass(frozen=True, slots=True)
+class TypeFacts:
+    """What reading asks about an Arrow type: `bits` of a stored value (0: widths vary), `dims` of vectors."""
+
+    bits: int
+    varying: bool
+    large: bool
+    dims: tuple[int, ...]
+    null: bool
+    struct: bool
+    dictionary: bool
+    empty_struct: bool
+
+
+@lru_cache(maxsize=TYPES_KEPT)
+def type_facts(arrow: Any) -> TypeFacts:
+    """The facts of a type."""
+    struct = bool(types.is_struct(arrow))
+    return TypeFacts(
+        storage_bits(arrow),
+        is_varying(arrow),
+        is_large(arrow),
+        _dims(arrow),
+        bool(types.is_null(arrow)),
+        struct,
+        bool(types.is_dictionary(arrow)),
+        struct and arrow.num_fields == 0,
+    )
 
 
 def storage_bits(arrow: Any) -> int:
@@ -76,15 +108,15 @@ class LeafReader:
         self.type = arrow
         self.table = table
         self.buffer = buffer
-        self.bits = storage_bits(arrow)
-        self.varying = is_varying(arrow)
+        self.facts = type_facts(arrow)
+        self.bits = self.facts.bits
+        self.varying = self.facts.varying
         self.bytes_per_row = max(self.bits, 64) / 8
         self._dictionary: Any = None
-        rows = table.rows_table
-        self.may_slice = bool(len(rows)) and bool((rows[:, P.KIND] == FULL_ZIP).any())
-        self.dims = _dims(arrow)
-        for program in table.programs:
-            dims = tuple(items for items, _ in program.dims)
+        self.dims = self.facts.dims
+        self.may_slice = any(program.row[P.KIND] == FULL_ZIP for program in table.distinct)
+        for program in table.distinct:
+            dims = tuple([items for items, _ in program.dims])
             if dims != self.dims and not (not dims and program.row[P.VALUE_CODEC] == VALUE_NONE):
                 raise CorruptFile(f"vectors of {dims} values where the schema says {self.dims}")
         self.bitmaps = [table.bitmap_programs(level) for level in range(len(self.dims))]
@@ -108,31 +140,28 @@ class LeafReader:
     def _run(self, session: Session, kind: int, rows: Rows) -> Leaf:
         items = self.table.items(session, kind, rows)
         validity, nulls = None, 0
-        if items.def_ is not None and 1 in self.table.levels_used and not self._is_empty_struct:
+        if items.def_ is not None and 1 in self.table.levels_used and not self.facts.empty_struct:
             validity, nulls = unravel.validity(
                 session, self.table.layers, 0, items.rep, items.def_, items.slots
             )
         array = self._array(session, kind, rows, items, validity, nulls)
         return Leaf(items.rep, items.def_, items.slots, array)
 
-    @property
-    def _is_empty_struct(self) -> bool:
-        return bool(types.is_struct(self.type)) and self.type.num_fields == 0
-
     def _array(self, session: Session, kind: int, rows: Rows, items: Items, validity: Any, nulls: int) -> Any:
         n = items.slots
-        if types.is_null(self.type):
+        facts = self.facts
+        if facts.null:
             return pa.nulls(n)
-        if types.is_struct(self.type):
+        if facts.struct:
             return self._struct(session, kind, items, validity, nulls)
-        if types.is_dictionary(self.type):
+        if facts.dictionary:
             return self._dictionary_array(session, kind, items, validity, nulls)
         if kind == DICTIONARY:
             index = self._fixed(session, items, INDEX_BITS).view(np.uint32)
             return self._looked_up(session, index, validity, nulls)
         if self.varying:
             if kind == WALKED:
-                offsets, data = walked.variable(session, self.table, items, large=is_large(self.type))
+                offsets, data = walked.variable(session, self.table, items, large=facts.large)
             else:
                 offsets, data = self._variable(session, items)
             return pa.Array.from_buffers(self.type, n, [validity, offsets, data], nulls)
@@ -212,7 +241,7 @@ class LeafReader:
     def _variable(self, session: Session, items: Items) -> tuple[Any, Any]:
         """Offsets and bytes as Arrow buffers."""
         table, n = self.table, items.slots
-        dtype = np.dtype(np.int64 if is_large(self.type) else np.int32)
+        dtype = np.dtype(np.int64 if self.facts.large else np.int32)
         staged = table.stage(table.item_chunks(items), values=True) if table.any_staged else None
         offsets, offsets_buffer = session.arena.alloc((n + 1) * dtype.itemsize)
         stored = 0
@@ -260,7 +289,7 @@ class LeafReader:
         self, session: Session, index: npt.NDArray[np.uint32], items: dictionary.Items
     ) -> tuple[Any, Any]:
         n = len(index)
-        dtype = np.dtype(np.int64 if is_large(self.type) else np.int32)
+        dtype = np.dtype(np.int64 if self.facts.large else np.int32)
         where = items.offsets
         assert where is not None
         offsets, offsets_buffer = session.arena.alloc((n + 1) * dtype.itemsize)
@@ -317,7 +346,7 @@ class LeafReader:
     # -- structs in one column -------------------------------------------------------------------
 
     def _struct(self, session: Session, kind: int, items: Items, validity: Any, nulls: int) -> Any:
-        if self._is_empty_struct:
+        if self.facts.empty_struct:
             return pa.Array.from_buffers(self.type, items.slots, [None], 0, children=[])
         program = self.table.programs[0]
         if any(each.packed_fields for each in self.table.programs):

@@ -21,8 +21,9 @@ the column.
 - `unravel_items(rep, def, depth, cut, level, stride, bitmap) -> (slots, nulls)`
 - `unravel_lists(rep, def, depth, cut, inner, level, offsets, bitmap) -> (lists, nulls, children)`
 - `block_fixed(data, codec, bits, width, n, out)`, `block_levels(data, codec, width, out)`: one packed block
-- `index_chunks(src, places, first, started, chunks) -> int`: chunk tables from nine numbers a page (chunk words: position, bytes, bytes of a word or 0 where the page is one chunk; chunks: position, bytes;
-  items; rows; repetition index: position or -1, bytes); returns the chunks there are
+- `index_chunks(src, places, first, started, chunks) -> int`: chunk tables from nine numbers a page (chunk
+  words: position, bytes, bytes of a word or 0 where the page is one chunk; chunks: position, bytes; items;
+  rows; repetition index: position or -1, bytes); returns the chunks there are
 - `chunk_buffers(src, side, pages, first, chunks, wanted, buffers, out)`: where the buffers of chunks lie
 """
 
