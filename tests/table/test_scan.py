@@ -94,8 +94,8 @@ def test_limit_offset_and_batch_size_cut_the_same_rows(data: Any, path: str) -> 
 @pytest.mark.parametrize(
     ("where", "keep"),
     [
-        ("id >= 30 AND id < 33", lambda i: 30 <= i < 33),  # few rows: gathered
-        ("id != 30", lambda i: i != 30),  # most rows: decoded whole and filtered
+        ("id >= 30 AND id < 33", lambda i: 30 <= i < 33),
+        ("id != 30", lambda i: i != 30),
         ("st.a > 10 AND s LIKE '%5%'", lambda i: i % 5 and i > 10 and i % 7 and "5" in f"text {i}"),
         ("st IS NULL", lambda i: i % 5 == 0),
         ("false", lambda i: False),
@@ -127,7 +127,7 @@ def test_columns_that_the_filter_does_not_need_are_read_for_the_rows_that_pass_o
     names = [each for each, _ in read]
     assert names.count(["s"]) == 1
     (late,) = [rows for each, rows in read if each == ["s"]]
-    assert late.tolist() == [3]
+    assert late == slice(3, 4)
 
 
 def test_nested_leaves_computed_columns_and_pseudo_columns(ds: lance.LanceDataset) -> None:

@@ -14,7 +14,7 @@ from tiltyard.dataset.progress import ToldProgress
 from tiltyard.dataset.scanner import LanceScanner, ScannerBuilder, build
 from tiltyard.dataset.source import read_source
 from tiltyard.dataset.transaction import Transaction
-from tiltyard.errors import InvalidInput, RowOutOfRange, TableAlreadyExists
+from tiltyard.errors import InvalidInput, RowOutOfRange, TableAlreadyExists, TableNotFound
 from tiltyard.format.fragment import Fragment
 from tiltyard.format.schema import Schema
 from tiltyard.format.version import FileVersion
@@ -23,7 +23,6 @@ from tiltyard.table.delete import mark_deleted, offsets_of
 from tiltyard.table.fit import new_schema
 from tiltyard.table.snapshot import Snapshot, open_latest
 from tiltyard.table.take import Taker, row_numbers
-from tiltyard.table.versions import latest_or_none
 
 if TYPE_CHECKING:
     from tiltyard.dataset.lance_dataset import LanceDataset
@@ -222,8 +221,10 @@ def place_of(destination: Any, storage_options: Any, session: Any) -> tuple[Stor
     if hasattr(destination, "_held"):
         return destination._store, destination._session, open_latest(destination._store, destination._session)
     store, found = open_root(destination, storage_options), session_of(session)
-    exists = latest_or_none(store, found) is not None
-    return store, found, open_latest(store, found) if exists else None
+    try:
+        return store, found, open_latest(store, found)
+    except TableNotFound:
+        return store, found, None
 
 
 def write_fragments(

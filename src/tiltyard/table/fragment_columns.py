@@ -19,7 +19,7 @@ import pyarrow as pa
 from tiltyard.errors import CorruptFile, ObjectNotFound, UnsupportedFeature
 from tiltyard.file.reader import open_file
 from tiltyard.format.fragment import DataFile, Fragment
-from tiltyard.format.schema import Field
+from tiltyard.format.schema import Field, Schema
 from tiltyard.table.bases import data_place
 from tiltyard.table.projection import prune
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Rows = slice | npt.NDArray[np.int64]
 
+KEPT_BYTES = 1024  # what the layouts of one field are accounted as in the session's cache
 LAYOUTS_KEPT = 256  # layouts of one projection; beyond that they are made again
 
 
@@ -80,6 +81,17 @@ def layout_of(files: Sequence[DataFile], fields: Sequence[Field]) -> Layout:
     return Layout(tuple(parts), tuple(tuple(each) for each in pieces), whole)
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Layouts of one choice of fields of one schema, kept from scan to scan: file readers plan once per
+    layout.
+    """
+
+    schema: Schema
+    fields: tuple[Field, ...]
+    layouts: dict[Any, Layout]
+
+
 class FragmentColumns:
     """Reads the same `fields` from any fragment of a snapshot; shares layouts. Safe among threads."""
 
@@ -87,6 +99,19 @@ class FragmentColumns:
         self._snapshot = snapshot
         self.fields = fields
         self._layouts: dict[Any, Layout] = {}
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, fields: tuple[Field, ...]) -> FragmentColumns:
+        """The same, with what earlier readers of these fields have found out."""
+        cache = snapshot.session.cache
+        key = (snapshot.store.identity, "layouts", tuple([_ids(field) for field in fields]))
+        kept: _Kept | None = cache.get(key)
+        if kept is None or kept.schema is not snapshot.schema:
+            kept = _Kept(snapshot.schema, fields, {})
+            cache.put(key, kept, KEPT_BYTES + KEPT_BYTES * len(fields))
+        made = cls(snapshot, kept.fields)
+        made._layouts = kept.layouts
+        return made
 
     def layout(self, fragment: Fragment) -> Layout:
         key = tuple((file.fields, file.column_indices) for file in fragment.files)
@@ -150,6 +175,11 @@ class FragmentColumns:
         for more in found[1:]:
             whole = zip_arrays(whole, more)
         return whole if whole.type.equals(kind) else complete(whole, kind)
+
+
+def _ids(field: Field) -> tuple[int, ...]:
+    """What tells one pruned tree of a schema from another: the ids of its top and its leaves."""
+    return (field.id,) if field.is_leaf else (field.id, *[leaf.id for leaf in field.leaves()])
 
 
 def _length(rows: Rows) -> int:

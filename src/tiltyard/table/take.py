@@ -41,7 +41,7 @@ class Taker:
         self.snapshot = snapshot
         self.projection: Projection = project(snapshot.schema, columns, row_id=row_id, nested_as_struct=True)
         self._reader = UnitReader(snapshot, self.projection)
-        self._columns = FragmentColumns(snapshot, self.projection.fields)
+        self._columns = FragmentColumns.of(snapshot, self.projection.fields)
         live = live_rows(snapshot)
         self._starts: Int64s = np.cumsum(live) - live
         self.rows = int(live.sum())

@@ -15,7 +15,8 @@ import pyarrow as pa
 from tiltyard.errors import BatchTooLarge
 from tiltyard.format.fragment import Fragment
 from tiltyard.table.deletions import load_deletions, rows_to_read
-from tiltyard.table.fragment_columns import FragmentColumns, Rows
+from tiltyard.table.fragment_columns import Rows
+from tiltyard.table.gather import Gather, keep_rows
 from tiltyard.table.plan import Unit, halves
 from tiltyard.table.projection import ROW_ADDRESS, ROW_ID, Output, Projection, for_expression
 from tiltyard.table.system_columns import system_column
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from tiltyard.expr import Expr
     from tiltyard.table.snapshot import Snapshot
 
-DENSE_SHARE = 4  # when one row in so many passes the filter, whole ranges are decoded and filtered
 Positions = npt.NDArray[np.int64]
 
 
@@ -53,10 +53,10 @@ class UnitReader:
         self.projection = projection
         self._predicate = predicate
         self._include_deleted = include_deleted
-        self._columns = FragmentColumns(snapshot, projection.fields)
+        self._columns = Gather(snapshot, projection.fields)
         if predicate is not None:
             self._test = for_expression(snapshot.schema, predicate)
-            self._test_columns = FragmentColumns(snapshot, self._test.fields)
+            self._test_columns = Gather(snapshot, self._test.fields)
             tested = {field.id: i for i, field in enumerate(self._test.fields)}
             # A field that the filter reads whole is not read a second time.
             self._reused = [
@@ -66,8 +66,8 @@ class UnitReader:
                 for field in projection.fields
             ]
             late = tuple(field for field, at in zip(projection.fields, self._reused, strict=True) if at < 0)
-            self._late_columns = FragmentColumns(snapshot, late)
-        self._single: dict[int, FragmentColumns] = {}
+            self._late_columns = Gather(snapshot, late)
+        self._single: dict[int, Gather] = {}
 
     # -- whole units -----------------------------------------------------------------------------
 
@@ -112,9 +112,8 @@ class UnitReader:
         """
         columns = self._single.get(field)
         if columns is None:
-            columns = self._single.setdefault(
-                field, FragmentColumns(self.snapshot, (self.projection.fields[field],))
-            )
+            made = Gather(self.snapshot, (self.projection.fields[field],))
+            columns = self._single.setdefault(field, made)
         return columns.read(*self._rows(unit))[0]
 
     def assemble(self, unit: Unit, arrays: list[Any]) -> Any:
@@ -130,24 +129,21 @@ class UnitReader:
     def _read(self, unit: Unit) -> Any | None:
         fragment, rows = self._rows(unit)
         if self._predicate is None:
-            arrays = self._columns.read(fragment, rows) if self.projection.fields else []
+            arrays = self._columns.read(fragment, rows)
             return self.outputs(fragment, rows, arrays, unit.rows, unit.first)
         tested, keep = self._passing(fragment, rows, unit)
         count = int(np.count_nonzero(keep))
         if count == 0:
             return None
         if count == unit.rows:
-            late = self._late(fragment, rows)
+            late = self._late_columns.read(fragment, rows)
             return self.outputs(fragment, rows, self._merge(tested, late), count, unit.first)
         positions = np.flatnonzero(keep)
         picked = _offsets(rows)[positions]
-        keeping = _bitmap(keep)
-        if count * DENSE_SHARE >= unit.rows:
-            late = [each.filter(keeping) for each in self._late(fragment, rows)]
-        else:
-            late = self._late(fragment, picked)
-        reused = {at for at in self._reused if at >= 0}
-        tested = [each.filter(keeping) if i in reused else each for i, each in enumerate(tested)]
+        late = self._late_columns.read(fragment, picked)
+        reused = sorted({at for at in self._reused if at >= 0})
+        kept = keep_rows(self.snapshot.session, [tested[at] for at in reused], positions)
+        tested = dict(zip(reused, kept, strict=True))
         firsts = (positions + unit.first).astype(np.uint64)
         return self.outputs(fragment, picked, self._merge(tested, late), count, firsts)
 
@@ -155,15 +151,13 @@ class UnitReader:
         from tiltyard.expr import mask
 
         assert self._predicate is not None
-        arrays = self._test_columns.read(fragment, rows) if self._test.fields else []
+        arrays = self._test_columns.read(fragment, rows)
         system = [self._system(fragment, name, rows, unit.first) for name in self._test.system]
         batch = batch_of(arrays + system, self._test.schema, unit.rows)
         return arrays, mask(self._predicate, batch)
 
-    def _late(self, fragment: Fragment, rows: Rows) -> list[Any]:
-        return self._late_columns.read(fragment, rows) if self._late_columns.fields else []
-
-    def _merge(self, tested: list[Any], late: list[Any]) -> list[Any]:
+    def _merge(self, tested: Any, late: list[Any]) -> list[Any]:
+        """The projection's fields from those that the filter read (by position) and those read after it."""
         rest = iter(late)
         return [tested[at] if at >= 0 else next(rest) for at in self._reused]
 
@@ -212,8 +206,3 @@ def _output(output: Output, arrays: list[Any], system: dict[str, Any], scope: An
 
 def _offsets(rows: Rows) -> Positions:
     return np.arange(rows.start, rows.stop, dtype=np.int64) if isinstance(rows, slice) else rows
-
-
-def _bitmap(keep: npt.NDArray[np.bool_]) -> Any:
-    bits = pa.py_buffer(np.packbits(keep, bitorder="little"))
-    return pa.Array.from_buffers(pa.bool_(), len(keep), [None, bits])

@@ -1,0 +1,118 @@
+"""Reading ascending rows of a fragment the cheaper way: have the file pick them, or decode the range around
+them and keep some of it (D49). What is kept goes into recycled memory where values have a fixed width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tiltyard.format.schema import Field
+from tiltyard.table.fragment_columns import FragmentColumns, Rows
+
+if TYPE_CHECKING:
+    from tiltyard.format.fragment import Fragment
+    from tiltyard.session import Session
+    from tiltyard.table.snapshot import Snapshot
+
+NARROW_BYTES = (
+    16  # values up to this width are packed so many to a chunk that picking decodes nearly all chunks
+)
+NARROW_SHARE = 128  # for narrow values a range is decoded whole when one row in so many is wanted
+WIDE_SHARE = 8  # the same for all other values
+
+_UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+Positions = npt.NDArray[np.int64]
+
+
+class Gather:
+    """Reads the same fields for ascending rows of any fragment of a snapshot. Safe among threads."""
+
+    def __init__(self, snapshot: Snapshot, fields: tuple[Field, ...]) -> None:
+        self.fields = fields
+        self._session = snapshot.session
+        self._all = FragmentColumns.of(snapshot, fields)
+        narrow = [is_narrow(field) for field in fields]
+        self._groups = []
+        for width in (True, False):
+            members = [i for i, each in enumerate(narrow) if each is width]
+            if members:
+                columns = FragmentColumns.of(snapshot, tuple([fields[i] for i in members]))
+                self._groups.append((width, members, columns))
+
+    def read(self, fragment: Fragment, rows: Rows) -> list[Any]:
+        """One `pa.Array` per field. `rows`: a slice, or ascending physical offsets (int64, not empty)."""
+        if not self.fields:
+            return []
+        if isinstance(rows, slice):
+            return self._all.read(fragment, rows)
+        first, last = int(rows[0]), int(rows[-1])
+        found: list[Any] = [None] * len(self.fields)
+        for narrow, members, columns in self._groups:
+            if decode_whole(narrow, len(rows), last + 1 - first):
+                whole = columns.read(fragment, slice(first, last + 1))
+                arrays = keep_rows(self._session, whole, rows - first)
+            else:
+                arrays = columns.read(fragment, rows)
+            for i, array in zip(members, arrays, strict=True):
+                found[i] = array
+        return found
+
+
+def is_narrow(field: Field) -> bool:
+    """Whether a field's values are plain ones of at most `NARROW_BYTES`."""
+    if field.children:
+        return field.logical_type == "struct" and all(is_narrow(child) for child in field.children)
+    try:
+        return int(field.arrow_type.bit_width) <= 8 * NARROW_BYTES
+    except ValueError:
+        return False
+
+
+def decode_whole(narrow: bool, wanted: int, span: int) -> bool:
+    """Whether to decode a range of `span` rows and keep `wanted` of them, rather than pick those."""
+    return wanted * (NARROW_SHARE if narrow else WIDE_SHARE) >= span
+
+
+def keep_rows(session: Session, arrays: Sequence[Any], positions: Positions) -> list[Any]:
+    """The rows at these ascending positions (int64) of each `pa.Array`; the arrays have the same length."""
+    if not arrays:
+        return []
+    if len(positions) == len(arrays[0]):
+        return list(arrays)
+    bitmap: Any = None
+    kept = []
+    for array in arrays:
+        found = _fixed(session, array, positions)
+        if found is None:
+            if bitmap is None:
+                bitmap = _bitmap(positions, len(array))
+            found = array.filter(bitmap)
+        kept.append(found)
+    return kept
+
+
+def _fixed(session: Session, array: Any, positions: Positions) -> Any | None:
+    """The rows of an array of plain fixed-width values without nulls; None for any other array."""
+    kind = array.type
+    if not pa.types.is_primitive(kind) or pa.types.is_boolean(kind) or array.null_count:
+        return None
+    dtype = _UNSIGNED.get(kind.bit_width // 8)
+    if dtype is None:
+        return None
+    width = kind.bit_width // 8
+    values = np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * width)
+    memory, buffer = session.arena.alloc(len(positions) * width)
+    np.take(values, positions, out=memory.view(dtype)[: len(positions)], mode="clip")
+    return pa.Array.from_buffers(kind, len(positions), [None, buffer], 0)
+
+
+def _bitmap(positions: Positions, length: int) -> Any:
+    keep = np.zeros(length, dtype=bool)
+    keep[positions] = True
+    bits = pa.py_buffer(np.packbits(keep, bitorder="little"))
+    return pa.Array.from_buffers(pa.bool_(), length, [None, bits])
