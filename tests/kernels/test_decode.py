@@ -238,3 +238,47 @@ def test_dictionary_strings_are_gathered(items: list[bytes], data: st.DataObject
 def test_values_at_positions_are_gathered_or_refused(data: bytes, positions: list[int], width: int) -> None:
     source, where = np.frombuffer(data, np.uint8), np.array(positions, np.int64)
     both("gather_fixed", source, where, width, out=(np.zeros(max(width, 1) * len(where), np.uint8),))
+
+
+@property_test
+@given(
+    st.lists(
+        st.tuples(st.lists(st.integers(0, 65535), max_size=6), st.integers(0, 400), st.integers(0, 20)),
+        max_size=4,
+    ),
+    st.booleans(),
+    st.booleans(),
+    st.integers(-2, 3),
+)
+def test_chunk_tables_of_any_words_are_alike_or_refused(
+    pages: list[tuple[list[int], int, int]], wide: bool, lists: bool, slip: int
+) -> None:
+    word = np.dtype(np.uint32 if wide else np.uint16)
+    source, places, total = [np.zeros(1 << 16, np.uint8)], [], 0
+    at = 1 << 16
+    for words, items, rows in pages:
+        table = np.array(words, word).view(np.uint8)
+        ended = np.zeros((len(words), 2), np.uint64)
+        if len(words):
+            ended[-1, 0] = rows
+        source += [table, ended.reshape(-1).view(np.uint8)]
+        index = at + len(table) if lists else -1
+        counted = rows if lists else items
+        place = [
+            at,
+            len(table),
+            word.itemsize if words else 0,
+            0,
+            1 << 16,
+            items,
+            counted,
+            index,
+            ended.nbytes,
+        ]
+        places.append(place)
+        at += len(table) + ended.nbytes
+        total += len(words) or 1
+    room = max(total + slip, 0)
+    outputs = (np.zeros(room + 1, np.int64), np.zeros(room + 1, np.int64), np.zeros(3 * room, np.int64))
+    flat = np.array(places, np.int64).reshape(-1)
+    both("index_chunks", np.concatenate(source), flat, out=outputs)
