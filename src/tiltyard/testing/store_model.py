@@ -126,7 +126,9 @@ def store_machine(make: Callable[[], Store]) -> type[RuleBasedStateMachine]:
                 for path, data in moving.items():
                     del self.model[path]
                     self._made(to + path[len(source) :], data)
-                self.directories.add(to)
+                # directories that stand empty below the source go along
+                held = {name for name in self.directories if _below(source, name)}
+                self.directories.update({to}, (to + name[len(source) :] for name in held))
 
         @rule(path=paths, start=st.integers(-50, 50), length=st.none() | st.integers(0, 50))
         def read(self, path: str, start: int, length: int | None) -> None:
