@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
 from peer import Peer
 
 # The same examples at every run, so that what passes here passes there; `TILTYARD_EXPLORE=1` draws new ones.
