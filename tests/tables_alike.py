@@ -71,7 +71,9 @@ def _float_bits(array: pa.Array) -> list[Any]:
         return [_float_bits(c) if _has_floats(c.type) else c.to_pylist() for c in array.flatten()]
     if pa.types.is_map(kind):
         keep = array.drop_null()
-        return [array.is_valid().to_pylist(), _float_bits(pa.concat_arrays([keep.items]).slice(0))]
+        bounds = keep.offsets.to_pylist()  # `items` are those of the whole array, also of a slice
+        items = keep.items.slice(bounds[0], bounds[-1] - bounds[0])
+        return [array.is_valid().to_pylist(), _float_bits(items)]
     if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
         lengths = array.value_lengths().to_pylist()
         return [lengths, _float_bits(array.flatten())]
