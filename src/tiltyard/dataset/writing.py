@@ -189,7 +189,8 @@ class WriteFace(Handle):
                 data_version=_data_version(fact.operation), stable_row_ids=bool(enable_stable_row_ids)
             ),
         )
-        return cls._made(after, storage_options=storage_options, newest_known=after)  # type: ignore[attr-defined]
+        options = getattr(base_uri, "_storage_options", storage_options)
+        return cls._made(after, storage_options=options, newest_known=after)  # type: ignore[attr-defined]
 
     @classmethod
     def commit_batch(

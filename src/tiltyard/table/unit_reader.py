@@ -143,9 +143,9 @@ class UnitReader:
         late = self._late_columns.read(fragment, picked)
         reused = sorted({at for at in self._reused if at >= 0})
         kept = keep_rows(self.snapshot.session, [tested[at] for at in reused], positions)
-        tested = dict(zip(reused, kept, strict=True))
+        passed = dict(zip(reused, kept, strict=True))
         firsts = (positions + unit.first).astype(np.uint64)
-        return self.outputs(fragment, picked, self._merge(tested, late), count, firsts)
+        return self.outputs(fragment, picked, self._merge(passed, late), count, firsts)
 
     def _passing(self, fragment: Fragment, rows: Rows, unit: Unit) -> tuple[list[Any], npt.NDArray[np.bool_]]:
         from tiltyard.expr import mask
