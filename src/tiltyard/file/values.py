@@ -308,7 +308,8 @@ class LeafReader:
             raise CorruptFile("a full-zip page in a dictionary column")
         n = items.slots
         if self.table.dictionary is None:
-            if nulls != n:
+            # Items that a null ancestor hides need not count as null themselves: what is stored decides.
+            if any(program.row[P.VALUE_CODEC] != VALUE_NONE for program in self.table.distinct):
                 raise CorruptFile("a page of plain values in a dictionary column")
             index = pa.nulls(n, self.type.index_type)
             nothing = pa.array([], self.type.value_type)

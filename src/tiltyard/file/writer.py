@@ -64,6 +64,7 @@ class _Top:
     leaves: list[_Column]
     arrays: list[Any] = field(default_factory=list)
     nbytes: int = 0
+    pages: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,21 +174,23 @@ class FileWriter:
 
     # -- pages -----------------------------------------------------------------------------------
 
-    def _full_pages(self, columns: list[Any]) -> Iterator[tuple[_Top, Any]]:
-        """Gather a batch; yield the rows of every page that is full."""
+    def _full_pages(self, columns: list[Any]) -> Iterator[tuple[_Top, Any, bool]]:
+        """Gather a batch; yield the rows of every page that is full, and that it is not the column's only
+        page.
+        """
         for top, array in zip(self._tops, columns, strict=True):
             for piece in _pieces(array, self._limits.page_bytes):
                 top.arrays.append(piece)
                 top.nbytes += _nbytes(piece)
                 if top.nbytes >= self._limits.page_bytes:
-                    yield from self._joined(top)
+                    yield from self._joined(top, more=True)
 
-    def _last_pages(self) -> Iterator[tuple[_Top, Any]]:
+    def _last_pages(self) -> Iterator[tuple[_Top, Any, bool]]:
         for top in self._tops:
             if top.arrays:
-                yield from self._joined(top)
+                yield from self._joined(top, more=False)
 
-    def _joined(self, top: _Top) -> Iterator[tuple[_Top, Any]]:
+    def _joined(self, top: _Top, *, more: bool) -> Iterator[tuple[_Top, Any, bool]]:
         """The gathered arrays as one; apart where one array cannot hold them (offsets or dictionary keys
         overflow).
         """
@@ -196,13 +199,14 @@ class FileWriter:
             with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError):
                 arrays = [pa.concat_arrays(arrays)]
         for array in arrays:
-            yield top, array
+            top.pages += 1
+            yield top, array, more or top.pages > 1 or len(arrays) > 1
 
-    def _encode(self, pages: Iterator[tuple[_Top, Any]]) -> None:
+    def _encode(self, pages: Iterator[tuple[_Top, Any, bool]]) -> None:
         """Encode pages a few at a time and put them down in order."""
         waiting: list[partial[_Encoded]] = []
-        for top, array in pages:
-            waiting.append(partial(_encode_page, top, array, self.version))
+        for top, array, more in pages:
+            waiting.append(partial(_encode_page, top, array, self.version, more))
             if len(waiting) >= self._limits.pages_in_flight:
                 self._run(waiting)
                 waiting = []
@@ -246,8 +250,8 @@ def _top(top: Field) -> _Top:
     return _Top(top, [_Column(options_of(leaf, top, leaf.name)) for leaf in top.leaves()])
 
 
-def _encode_page(top: _Top, array: Any, version: FileVersion) -> _Encoded:
-    leaves = ravel(array, top.root)
+def _encode_page(top: _Top, array: Any, version: FileVersion, more_pages: bool) -> _Encoded:
+    leaves = ravel(array, top.root, more_pages=more_pages)
     pages = [
         encode_leaf(leaf, column.options, version) for leaf, column in zip(leaves, top.leaves, strict=True)
     ]

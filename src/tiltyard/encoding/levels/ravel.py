@@ -96,19 +96,25 @@ class _Slots:
     count: int
     rows: int
     layers: tuple[_Layer, ...]
+    general: bool = False
 
     @property
     def lists(self) -> int:
         return sum(layer.is_list for layer in self.layers)
 
 
-def ravel(array: Any, field: Field) -> list[Leaf]:
+def ravel(array: Any, field: Field, *, more_pages: bool = False) -> list[Leaf]:
     """The leaves below a top-level field, in column order, for the rows of `array`.
+
+    Layers are declared as the rows have it, except with `more_pages` where a list lies below a struct: there
+    every page must declare the same, for the official reader gives wrong rows when such pages differ (it does
+    so with pages of its own).
 
     Raises `InvalidInput` where a field that must not be null is, `UnsupportedFeature` for nestings that the
     format has no place for; both name the column.
     """
-    return list(_walk(array, field, field.name, _Slots(None, None, len(array), len(array), ())))
+    general = more_pages and _has_list_below_struct(field, False)
+    return list(_walk(array, field, field.name, _Slots(None, None, len(array), len(array), (), general)))
 
 
 def storage(array: Any) -> Any:
@@ -150,13 +156,14 @@ def _walk(array: Any, field: Field, path: str, slots: _Slots) -> Iterator[Leaf]:
 
 def _item(array: Any, field: Field, path: str, slots: _Slots) -> _Slots:
     bits, start = validity(array)
+    plain = _Layer(False, nulls=slots.general and field.nullable)
     if not bits.size:
-        return replace(slots, layers=(*slots.layers, _Layer(False)))
+        return replace(slots, layers=(*slots.layers, plain))
     def_ = np.zeros(slots.count, np.uint16) if slots.def_ is None else slots.def_.copy()
     code = 2 * len(slots.layers) + 1
     marked = kernels.mark_nulls(def_, bits, start, code)
     if not marked:
-        return replace(slots, layers=(*slots.layers, _Layer(False)))
+        return replace(slots, layers=(*slots.layers, plain))
     if not field.nullable:
         raise InvalidInput(f"column {path!r} must not be null, but {marked} of its values are")
     return replace(slots, def_=def_, layers=(*slots.layers, _Layer(False, nulls=True)))
@@ -197,9 +204,31 @@ def _list(array: Any, field: Field, path: str, slots: _Slots) -> tuple[Any, _Slo
     first = int(offsets[0])
     values = array.values
     child = values.take(pa.array(children)) if hides else values.slice(first, int(offsets[-1]) - first)
-    layer = _Layer(True, nulls > 0, empties > 0)
+    # Below a null struct a list layer counts as nullable even where no list is null itself: the official
+    # reader makes a null list of a null struct, and miscounts when the layer has no level for it.
+    null = nulls > 0 or _below_null_struct(slots.layers) or (slots.general and field.nullable)
+    layer = _Layer(True, null, empties > 0 or slots.general)
     special = count != kept
     return child, _Slots(out_rep, out_def if special else None, count, slots.rows, (*slots.layers, layer))
+
+
+def _has_list_below_struct(field: Field, below: bool) -> bool:
+    if field.is_leaf:
+        return False
+    if field.logical_type in _LISTS and below:
+        return True
+    below = below or field.logical_type == "struct"
+    return any(_has_list_below_struct(child, below) for child in field.children)
+
+
+def _below_null_struct(layers: tuple[_Layer, ...]) -> bool:
+    """Whether a struct above, with no list between, is null somewhere."""
+    for layer in reversed(layers):
+        if layer.is_list:
+            return False
+        if layer.nulls:
+            return True
+    return False
 
 
 def list_offsets(array: Any) -> I64:
@@ -244,7 +273,10 @@ def _leaf(array: Any, field: Field, path: str, slots: _Slots) -> Leaf:
     if not seen_list:
         max_visible = level
     def_ = rep = None
-    if level and slots.def_ is not None:
+    if level and slots.def_ is None:
+        def_ = np.zeros(slots.count, np.uint16)
+    elif level:
+        assert slots.def_ is not None
         def_ = np.empty(slots.count, np.uint16)
         kernels.remap_levels(slots.def_, table, def_)
     lists = slots.lists

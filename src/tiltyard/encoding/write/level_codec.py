@@ -32,7 +32,7 @@ def encode_levels(levels: U16, ends: I64, *, runs: bool) -> tuple[Encoding, U8, 
         sizes["inline"] = ends.size * (2 + 128 * width)
     elif 0 < width < LEVEL_BITS:
         sizes["packed"] = int(out_of_line_sizes(LEVEL_BITS, width, counts).sum())
-    if runs:
+    if runs or width == 0:  # 2.1 readers take runs too; for levels that are all zero nothing else is small
         sizes["runs"] = kernels.rle_block_size(levels, ends, min(sizes.values()))
     best = min(sizes, key=lambda name: sizes[name])
     if best == "flat":
