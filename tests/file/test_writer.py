@@ -337,7 +337,7 @@ def test_files_are_no_larger_than_the_official_ones(tmp_path: Path, peer: Peer) 
 
 
 def test_pages_of_lists_below_structs_declare_the_same(tmp_path: Path, peer: Peer) -> None:
-    # The official reader gives wrong rows or fails where such pages differ in what can be null, also on its own.
+    # The official reader gives wrong rows or fails where such pages differ in what can be null, its own too.
     kind = pa.struct([("a", pa.struct([("b", pa.list_(pa.int8()))]))])
     rows: list[Any] = [
         {"a": {"b": [1, 2]}}, {"a": {"b": []}}, None, {"a": None}, {"a": {"b": None}}, {"a": {"b": [None]}}
