@@ -38,12 +38,13 @@ ROW_STEP = 4096
 @dataclass(frozen=True, slots=True)
 class WriteLimits:
     """Bounds on what a writer holds: bytes of Arrow data in a page of a top-level column, pages encoded at a
-    time, bytes handed to the store in one write.
+    time, bytes handed to the store in one write, bytes of Arrow data below which no other thread is asked.
     """
 
     page_bytes: int = 8 * MIB
     pages_in_flight: int = 8
     write_bytes: int = 4 * MIB
+    parallel_bytes: int = 1 * MIB
 
 
 @dataclass(slots=True)
@@ -205,15 +206,19 @@ class FileWriter:
     def _encode(self, pages: Iterator[tuple[_Top, Any, bool]]) -> None:
         """Encode pages a few at a time and put them down in order."""
         waiting: list[partial[_Encoded]] = []
+        nbytes = 0
         for top, array, more in pages:
             waiting.append(partial(_encode_page, top, array, self.version, more))
+            nbytes += _nbytes(array)
             if len(waiting) >= self._limits.pages_in_flight:
-                self._run(waiting)
-                waiting = []
-        self._run(waiting)
+                self._run(waiting, nbytes)
+                waiting, nbytes = [], 0
+        self._run(waiting, nbytes)
 
-    def _run(self, waiting: list[partial[_Encoded]]) -> None:
-        for encoded in runtime.parallel(waiting) if waiting else ():
+    def _run(self, waiting: list[partial[_Encoded]], nbytes: int) -> None:
+        """Encode and put down; a hand-over costs more than the work on a few rows (decision D47)."""
+        alone = nbytes < self._limits.parallel_bytes
+        for encoded in (encode() for encode in waiting) if alone else runtime.parallel(waiting):
             for column, pages, sums in zip(encoded.top.leaves, encoded.pages, encoded.sums, strict=True):
                 column.sums.extend(sums)
                 for page in pages:

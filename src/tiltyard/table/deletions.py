@@ -125,5 +125,5 @@ def without_deleted(deleted: npt.NDArray[np.uint32] | None, offsets: Offsets) ->
 def union(deleted: npt.NDArray[np.uint32] | None, more: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     """Both sets of offsets, sorted, each once."""
     if deleted is None:
-        return np.unique(more)
+        return more if bool((more[1:] > more[:-1]).all()) else np.unique(more)
     return np.union1d(deleted, more).astype(np.uint32)
