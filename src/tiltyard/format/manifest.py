@@ -105,11 +105,7 @@ def decode_manifest(data: Any, path: str) -> tuple[Manifest, TransactionLoader]:
     indices: tuple[IndexMetadata, ...] = ()
     if m.HasField("index_section"):
         indices = decode_index_section(_section(sections, m.index_section, path, "index section"), path)
-    inline: int | None = None
-    if m.HasField("transaction_section"):
-        inline = m.transaction_section
-    elif m.HasField("old_transaction_section"):
-        inline = m.old_transaction_section
+    inline = _transaction_offset(m)
 
     def load_transaction() -> Transaction | None:
         if inline is None:
@@ -117,6 +113,29 @@ def decode_manifest(data: Any, path: str) -> tuple[Manifest, TransactionLoader]:
         return decode_transaction(_section(sections, inline, path, "transaction section"), path)
 
     return _from_message(m, indices, path), load_transaction
+
+
+def decode_only_transaction(data: Any, path: str) -> tuple[Transaction | None, str]:
+    """The inline transaction in the bytes of a whole manifest file, and the name of its file in
+    `_transactions/`.
+
+    For who checks against many versions: fragments and schema are skipped. Raises `CorruptFile` naming
+    `path`.
+    """
+    view = memoryview(data)
+    end, body = _manifest_span(view, path)
+    m = wire.parse(pb.ManifestSections, view[end - body : end], path, "the manifest")
+    inline = _transaction_offset(m)
+    if inline is None:
+        return None, m.transaction_file
+    section = _section(view[: end - body - LENGTH_BYTES], inline, path, "transaction section")
+    return decode_transaction(section, path), m.transaction_file
+
+
+def _transaction_offset(m: Any) -> int | None:
+    if m.HasField("transaction_section"):
+        return int(m.transaction_section)
+    return int(m.old_transaction_section) if m.HasField("old_transaction_section") else None
 
 
 def _manifest_span(view: memoryview, path: str) -> tuple[int, int]:

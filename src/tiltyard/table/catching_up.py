@@ -40,7 +40,7 @@ from tiltyard.table.conflict import (
     with_deletions,
 )
 from tiltyard.table.deletions import load_deletions
-from tiltyard.table.snapshot import Snapshot, read_snapshot
+from tiltyard.table.snapshot import Snapshot, read_snapshot, read_transaction
 from tiltyard.table.versions import locate
 
 MEMBERS_PROPERTY = "tiltyard.members"
@@ -112,18 +112,19 @@ class CatchingUp:
         """
         if current.version < self.checked:
             raise self.gone(self.checked)
-        others: list[tuple[Snapshot, Transaction]] = []
+        others: list[tuple[int, Transaction]] = []
         for version in range(self.checked + 1, current.version + 1):
-            snapshot = current if version == current.version else self._open(version)
-            theirs = self._recorded(snapshot)
+            theirs = current.transaction() if version == current.version else self._transaction_of(version)
+            if theirs is None:
+                raise self._unrecorded(version)
             if theirs.uuid == self.transaction.uuid or self.transaction.uuid in members(theirs):
-                return snapshot
-            others.append((snapshot, theirs))
+                return current if version == current.version else self._open(version)
+            others.append((version, theirs))
         if others:
-            self._refuse_hidden_restore([snapshot.version for snapshot, _ in others])
+            self._refuse_hidden_restore([version for version, _ in others])
         flags.check_writer(current.manifest)
-        for snapshot, theirs in others:
-            self._check(snapshot, theirs, current)
+        for version, theirs in others:
+            self._check(version, theirs, current)
         self._merge_deletions(current)
         if self.foreign_fragments:
             new = foreign.check_not_committed(self.transaction.operation, current.manifest)
@@ -146,17 +147,28 @@ class CatchingUp:
         try:
             return read_snapshot(self.store, self.session, locate(self.store, version))
         except (VersionNotFound, ObjectNotFound):
+            raise self.gone(version) from None
+
+    def _transaction_of(self, version: int) -> Transaction | None:
+        try:
+            return read_transaction(self.store, self.session, locate(self.store, version))
+        except (VersionNotFound, ObjectNotFound):
             # The official loop goes on unchecked here, and loses what it did not see.
             raise self.gone(version) from None
 
-    def _recorded(self, snapshot: Snapshot) -> Transaction:
-        theirs = snapshot.transaction()
-        if theirs is None:
-            raise IncompatibleTransaction(
-                f"version {snapshot.version} of {self.store.uri} does not record its transaction, so that "
-                f"{self.named()} cannot be checked against it; plan again on the latest version"
-            )
-        return theirs
+    def read_ahead(self, version: int) -> None:
+        """Bring the transactions up to `version` into the session's cache, before the turn to commit
+        comes.
+        """
+        for unseen in range(self.checked + 1, version):
+            self._transaction_of(unseen)
+
+    def _unrecorded(self, version: int) -> IncompatibleTransaction:
+        return IncompatibleTransaction(
+            f"version {version} of {self.store.uri} does not record its transaction, so that "
+            f"{self.named()} cannot be "
+            "checked against it; plan again on the latest version"
+        )
 
     def _refuse_hidden_restore(self, versions: Sequence[int]) -> None:
         """A Restore from a handle that is newer than what it restores hides what its author never saw.
@@ -174,12 +186,12 @@ class CatchingUp:
                 "the latest version and restore again, or force it"
             )
 
-    def _check(self, snapshot: Snapshot, theirs: Transaction, current: Snapshot) -> None:
+    def _check(self, version: int, theirs: Transaction, current: Snapshot) -> None:
         verdict = check(self.transaction, theirs, my_affected=self.affected, unhashed_key=self.unhashed_key)
         if not verdict.ok:
-            raise self._conflict(verdict, snapshot.version, theirs.name)
+            raise self._conflict(verdict, version, theirs.name)
         if self.foreign_fragments:
-            foreign.check_not_in_history(self.transaction.operation, theirs.operation, snapshot.version)
+            foreign.check_not_in_history(self.transaction.operation, theirs.operation, version)
         operation = rebase_operation(self.transaction.operation, theirs.operation, current.manifest.indices)
         if operation is not self.transaction.operation:
             self.transaction = replace(self.transaction, operation=operation)

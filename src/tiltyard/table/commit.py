@@ -21,7 +21,7 @@ Invariants, and the tests that check them (tests/table/test_commit*.py):
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -53,7 +53,7 @@ from tiltyard.table.catching_up import CatchingUp, OwnFiles
 from tiltyard.table.hint import MAX_LOOK_AGE_SECONDS, fell_into_hole, write_hint
 from tiltyard.table.publish import Publish, create_manifest
 from tiltyard.table.snapshot import Snapshot, committed_snapshot, open_latest, read_snapshot
-from tiltyard.table.versions import VersionLocation, latest_or_none, locate
+from tiltyard.table.versions import VersionLocation, latest, latest_or_none, locate
 
 MAX_RETRIES = 20
 """Rounds that a commit may lose on the rows that it changes itself."""
@@ -65,9 +65,12 @@ TIMEOUT_SECONDS = 30.0
 """Time for all rounds; the first is never cut short."""
 
 TURNSTILE_SECONDS = 0.1
-"""How long a round queues for its turn among the processes of this host."""
+"""How long a round queues behind a holder of the turnstile that makes no version."""
 
-MAX_BACKOFF_SECONDS = 1.0
+MAX_TURNSTILE_WAITS = 20
+"""How often it queues again because versions were made meanwhile."""
+
+MAX_BACKOFF_SECONDS = 0.25
 MIN_BACKOFF_UNIT_SECONDS = 0.002
 MAX_BACKOFF_DOUBLINGS = 6
 
@@ -174,9 +177,9 @@ class _Commit:
                 raise InvalidInput(
                     f"{self.transaction.name} needs the version that it was planned on (read_version)"
                 )
-            latest = open_latest(self.store, self.session)
-            self.transaction = replace(self.transaction, read_version=latest.version)
-            return latest
+            newest = open_latest(self.store, self.session)
+            self.transaction = replace(self.transaction, read_version=newest.version)
+            return newest
         if read_version > found.version:
             raise VersionNotFound(
                 f"the transaction was planned on version {read_version} of {self.store.uri}, whose latest "
@@ -207,7 +210,6 @@ class _Commit:
         started = runtime.monotonic()
         lost_slots = 0
         while True:
-            began = runtime.monotonic()
             made = self._round(catching_up)
             if made is not None:
                 return made
@@ -220,11 +222,14 @@ class _Commit:
                     "fragments that it "
                     "changes; nothing was committed"
                 )
-            _back_off(now - began, lost_slots)
+            _back_off(now - self.looked_at, lost_slots)
 
     def _round(self, catching_up: CatchingUp) -> Snapshot | None:
         """One round; None when another writer took the version."""
-        with self.store.turnstile(names.VERSIONS_DIR, TURNSTILE_SECONDS) as our_turn:
+        if not self.strict:
+            catching_up.read_ahead(latest(self.store, self.session).version)
+        with ExitStack() as turn:
+            our_turn = self._queue(turn)
             self.looked_at = runtime.monotonic()
             current = open_latest(self.store, self.session)
             if self.strict:
@@ -237,6 +242,33 @@ class _Commit:
                     return landed
                 self.transaction = catching_up.transaction
             return self._publish(current, catching_up.base, our_turn)
+
+    def _queue(self, turn: ExitStack) -> bool:
+        """Wait for our turn at the turnstile, held by `turn`; whether it came.
+
+        Whoever holds it may have stalled: as soon as nothing moved while we waited, we go on without. While
+        versions keep coming the others are at work, and going on would only waste work of theirs or ours.
+        """
+        before = self._moved()
+        for _ in range(MAX_TURNSTILE_WAITS):
+            asked = runtime.monotonic()
+            attempt = ExitStack()
+            if attempt.enter_context(self.store.turnstile(names.VERSIONS_DIR, TURNSTILE_SECONDS)):
+                turn.push(attempt)
+                return True
+            attempt.close()
+            now = self._moved()
+            if now == before or runtime.monotonic() - asked < TURNSTILE_SECONDS / 2:
+                return False  # stalled, or a store without a turnstile
+            before = now
+        return False
+
+    def _moved(self) -> int | None:
+        """A time that changes when a version is made; None where the store keeps none."""
+        try:
+            return self.store.dir_stat(names.VERSIONS_DIR)
+        except ObjectNotFound:
+            return None
 
     def _strict_lost(self, base: int, found: int) -> RetryableConflict:
         return RetryableConflict(
@@ -394,6 +426,8 @@ class _Commit:
 
 
 def _back_off(spent: float, lost: int) -> None:
-    """Sleep for a random while that grows with the rounds lost, in units of what a round took (seconds)."""
+    """Sleep for a random while that grows with the rounds lost, in units of what a round took after its turn
+    had come.
+    """
     span = max(spent, MIN_BACKOFF_UNIT_SECONDS) * 2 ** min(lost, MAX_BACKOFF_DOUBLINGS)
     runtime.sleep(min(runtime.random().uniform(0, span), MAX_BACKOFF_SECONDS))

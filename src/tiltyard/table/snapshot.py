@@ -10,7 +10,13 @@ from tiltyard import runtime
 from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound, StoreError, VersionNotFound
 from tiltyard.format import flags, names
 from tiltyard.format.fragment import Fragment, FragmentList
-from tiltyard.format.manifest import MAGIC, Manifest, TransactionLoader, decode_manifest
+from tiltyard.format.manifest import (
+    MAGIC,
+    Manifest,
+    TransactionLoader,
+    decode_manifest,
+    decode_only_transaction,
+)
 from tiltyard.format.schema import Schema
 from tiltyard.format.transaction import Transaction, decode_transaction
 from tiltyard.session import Session
@@ -27,6 +33,9 @@ IN_FLIGHT_QUIET_SECONDS = 0.25
 """An incomplete manifest that has not grown for so long is damaged."""
 
 IN_FLIGHT_POLL_SECONDS = 0.02
+TRANSACTION_BYTES = 4096
+"""What a cached transaction is accounted as."""
+
 MAX_OPEN_ATTEMPTS = 1000
 MAX_GOOD_VERSION_PROBES = 16
 """How many older manifests are tried to name the last good version in an error."""
@@ -62,13 +71,7 @@ class Snapshot:
     def transaction(self) -> Transaction | None:
         """What produced this version; None when it was not recorded."""
         found = self.inline_transaction()
-        if found is None and self.manifest.transaction_file:
-            path = names.transaction_path(self.manifest.transaction_file)
-            try:
-                found = decode_transaction(self.store.read(path), path)
-            except ObjectNotFound:
-                return None
-        return found
+        return _from_file(self.store, self.manifest.transaction_file) if found is None else found
 
 
 def open_snapshot(
@@ -216,6 +219,35 @@ def _decoded(store: Store, location: VersionLocation) -> tuple[Manifest, Transac
             path=location.path,
         )
     return manifest, inline
+
+
+def read_transaction(store: Store, session: Session, location: VersionLocation) -> Transaction | None:
+    """What produced a version, without decoding the rest of its manifest; None when it was not recorded.
+
+    Raises ObjectNotFound when the manifest is gone, CorruptFile.
+    """
+    stat = store.stat(location.path)
+    whole = session.cache.get(_cache_key(store, stat))
+    if whole is not None:
+        return Snapshot(store, whole[0], location, session, whole[1]).transaction()
+    key = (store.identity, stat.path, "transaction", stat.tag)
+
+    def decoded() -> tuple[tuple[Transaction | None, str], int]:
+        found = decode_only_transaction(store.read(location.path), location.path)
+        return found, TRANSACTION_BYTES
+
+    inline, name = session.cache.get_or(key, decoded)
+    return _from_file(store, name) if inline is None else inline
+
+
+def _from_file(store: Store, name: str) -> Transaction | None:
+    if not name:
+        return None
+    path = names.transaction_path(name)
+    try:
+        return decode_transaction(store.read(path), path)
+    except ObjectNotFound:
+        return None
 
 
 def committed_snapshot(
