@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tiltyard.lance.fragment import write_fragments
 
 import tiltyard.lance as lance
 from peer import Peer
 from tiltyard.errors import CommitConflict, OutcomeUnknown, TiltyardError
+from tiltyard.lance.fragment import write_fragments
 from tiltyard.testing.faults import Fault, FaultyPort, Plan, Rule, port_installed, refusing
 
 
@@ -188,7 +188,7 @@ def test_o16_a_restore_through_a_stale_handle_does_not_discard_an_append_silentl
     lance.write_dataset(pa.table({"id": [1]}), path)
     stale = lance.dataset(path)
     lance.write_dataset(pa.table({"id": [2]}), path, mode="append")
-    with pytest.raises(CommitConflict, match="versions? 2"):
+    with pytest.raises(CommitConflict, match=r"versions? 2"):
         stale.restore()
     assert ids(path) == [1, 2]
     # whoever opens the old version on purpose has seen that there are newer ones

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from tiltyard.cli.arguments import add_table, version_of
 from tiltyard.cli.text_table import count
@@ -34,7 +35,7 @@ def _newest(version: int, latest: int) -> str:
     return "" if version == latest else f" (the newest is {latest})"
 
 
-def _bytes(files: list[object]) -> str:
+def _bytes(files: Sequence[object]) -> str:
     sizes = [getattr(file, "file_size_bytes", None) for file in files]
     if not sizes or None in sizes:
         return ""
