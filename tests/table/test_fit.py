@@ -1,4 +1,4 @@
-"""How data fits a table: by name, widened where every value survives, refused with both schemas side by side."""
+"""How data fits a table: by name, widened where every value survives, else refused with both schemas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields that lie in several data files of one fragment: the layout is pure, the zipping is Arrow arithmetic."""
+"""Fields that lie in several data files of one fragment: a pure layout, and zipping by Arrow arithmetic."""
 
 from __future__ import annotations
 

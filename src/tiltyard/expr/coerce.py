@@ -34,7 +34,7 @@ _TIME = re.compile(rf"\s*{_CLOCK}\s*")
 _OFFSET = re.compile(r"([+-])(\d{2}):?(\d{2})?")
 
 
-class Mismatch(Exception):  # noqa: N818 - a verdict, always turned into InvalidExpression
+class Mismatch(Exception):
     """Operands that have no common meaning; the parser adds the place in the text."""
 
 

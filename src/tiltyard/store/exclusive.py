@@ -66,7 +66,7 @@ _NO_UNNAMED_FILES = frozenset((errno.EOPNOTSUPP, errno.ENOTSUP, errno.EISDIR, er
 Answer = tuple[Created, BaseException | None]
 
 
-class _Refused(Exception):  # noqa: N818  (a signal between two functions, never seen by callers)
+class _Refused(Exception):
     """The file system does not offer the way that was tried; nothing is visible."""
 
 
