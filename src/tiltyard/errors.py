@@ -2,7 +2,8 @@
 
 Every error that the library raises on purpose derives from `TiltyardError`. Where the official package raises
 a builtin for the same case (`ValueError`, `OSError`, ...), ours derives from that builtin too, so that
-existing `except` clauses keep working. A message names the thing, what was expected, what was found, what to do next.
+existing `except` clauses keep working. A message names the thing, what was expected, what was found, what to
+do next.
 """
 
 from __future__ import annotations

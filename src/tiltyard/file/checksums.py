@@ -1,8 +1,8 @@
 """Checksums of a data file in a global buffer of their own (decision D8).
 
 Layout, little endian: magic of 8 bytes, u8 algorithm (1: CRC-32 of zlib), 3 zero bytes, u32 number of page
-buffers, one u32 per page buffer in file order (column by column, page by page, buffer by buffer), one u32 over
-the column metadata.
+buffers, one u32 per page buffer in file order (column by column, page by page, buffer by buffer), one u32
+over the column metadata.
 """
 
 from __future__ import annotations
