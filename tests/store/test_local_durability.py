@@ -90,6 +90,29 @@ def test_directories_that_another_process_made_are_synced_once_before_something_
     assert _steps(plan).count("fsync_dir") == 1
 
 
+def test_a_second_store_on_the_same_directory_does_not_settle_it_again(tmp_path: Path) -> None:
+    plan = Plan()
+    with port_installed(FaultyPort(plan)):
+        LocalStore(str(tmp_path / "t")).create("a/1", b"")
+        plan.trace.clear()
+        LocalStore(str(tmp_path / "t")).create("a/2", b"")
+        assert _steps(plan).count("fsync_dir") == 1
+        LocalStore(str(tmp_path / "t")).create("b/1", b"")
+        assert _steps(plan).count("fsync_dir") == 2  # the root for the name b, and b
+
+
+def test_another_directory_at_the_path_of_a_settled_one_is_settled_itself(tmp_path: Path) -> None:
+    plan = Plan()
+    with port_installed(FaultyPort(plan)):
+        store = LocalStore(str(tmp_path / "t"))
+        store.create("a/1", b"")
+        store.delete_tree("")
+        del store
+        plan.trace.clear()
+        LocalStore(str(tmp_path / "t")).create("a/1", b"")
+        assert _steps(plan).count("fsync_dir") == 3  # the root's parent, the root, a
+
+
 def test_a_store_below_another_settles_through_it(tmp_path: Path) -> None:
     root, plan = _traced(tmp_path / "lake")
     store = root.at("x/t.lance")

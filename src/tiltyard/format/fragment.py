@@ -139,7 +139,7 @@ class FragmentList(Sequence[Fragment]):
     another one share its entries, so that an append touches only what it adds.
     """
 
-    __slots__ = ("_arrays", "_encoded", "_made", "_messages", "_path", "_traits")
+    __slots__ = ("_arrays", "_begins_as", "_encoded", "_made", "_messages", "_path", "_traits")
 
     def __init__(self, messages: Sequence[Any] = (), path: str | None = None) -> None:
         self._messages: Sequence[Any] = messages
@@ -148,6 +148,7 @@ class FragmentList(Sequence[Fragment]):
         self._arrays: tuple[npt.NDArray[np.int64], ...] | None = None
         self._traits: tuple[bool, bool, bool] | None = None
         self._encoded: bytes | None = None
+        self._begins_as: Sequence[Any] | None = None  # the entries of the list that this one was appended to
 
     @classmethod
     def of(cls, fragments: Iterable[Fragment]) -> FragmentList:
@@ -260,8 +261,11 @@ class FragmentList(Sequence[Fragment]):
         """Major and minor versions of data files; `since`: only of fragments that the other list does not
         share.
         """
-        shared = set() if since is None else set(map(id, since._messages))
-        added = [each for each in self._messages if id(each) not in shared]
+        if since is not None and since._messages is self._begins_as:
+            added = self._messages[len(since) :]
+        else:
+            shared = set() if since is None else set(map(id, since._messages))
+            added = [each for each in self._messages if id(each) not in shared]
         return {(file.file_major_version, file.file_minor_version) for each in added for file in each.files}
 
     @property
@@ -289,6 +293,7 @@ class FragmentList(Sequence[Fragment]):
         """This list followed by more fragments; what is already there is carried over as it is."""
         added = FragmentList.of(fragments)
         grown = FragmentList([*self._messages, *added._messages])
+        grown._begins_as = self._messages
         if self._arrays is not None:
             pairs = zip(self._arrays, added._columns(), strict=True)
             grown._arrays = tuple(np.concatenate(pair) for pair in pairs)

@@ -55,10 +55,15 @@ Listing: TypeAlias = list[tuple[str, bool, os.stat_result | None]]
 
 
 class Port:
-    """Real files. Stateless but for what kind of file system each device is."""
+    """Real files. Stateless but for what kind of file system each device is.
+
+    `settled` belongs to the store: what it made durable through this port, by path (`store.directory`). It
+    ends with the port, so that a simulated crash, which starts a new one, forgets it as well.
+    """
 
     def __init__(self) -> None:
         self._remote: dict[int, bool] = {}
+        self.settled: dict[str, Any] = {}
 
     # -- handles ---------------------------------------------------------------------------------
 

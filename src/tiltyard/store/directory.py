@@ -7,7 +7,9 @@ another one.
 Invariants, checked by tests/store/test_local_durability.py:
 1. After `settle(d)` every name on the way from the root's parent to `d` is durable: those that we made, and
 those
-   that another process may have made a moment ago and not yet synced.
+   that another process may have made a moment ago and not yet synced. A process does this once for a root,
+   however many stores it opens on it: what was settled is kept together with the handle, which keeps the
+   root's identity (device and inode number) from being given to another directory.
 2. A failed sync is reported, never repeated: the kernel forgets what it could not write.
 """
 
@@ -18,6 +20,9 @@ from contextlib import suppress
 
 from tiltyard.runtime.port import Port
 from tiltyard.store.paths import parent_of
+
+MAX_SETTLED_ROOTS = 64
+"""Roots of which a process remembers that they are settled; each keeps one file handle open."""
 
 
 class Directory:
@@ -128,6 +133,9 @@ class Directory:
         """Make every directory name on the way to `directory` durable; once in the life of this object."""
         if directory in self._settled or not self.durable:
             return
+        if not self._settled and self._above is None and self._remembered():
+            self.settle(directory)
+            return
         if directory:
             above = parent_of(directory)
             self.settle(above)
@@ -139,7 +147,26 @@ class Directory:
             # The root's parent may not be ours to open; then its names are not ours to make either.
             with suppress(PermissionError):
                 self._sync_absolute(os.path.dirname(self.path))
+            self._remember()
         self._settled.add(directory)
+
+    def _remembered(self) -> bool:
+        """Go on with what this process settled before at this path, if the same directory stands there."""
+        known: Directory | None = self.port.settled.get(self.path)
+        if known is None or known is self or not known._settled:
+            return False
+        theirs, ours = self.port.fstat(known.handle()), self.port.fstat(self.handle())
+        if (theirs.st_dev, theirs.st_ino) != (ours.st_dev, ours.st_ino):
+            return False
+        self._settled = known._settled
+        return True
+
+    def _remember(self) -> None:
+        kept = self.port.settled
+        kept.pop(self.path, None)
+        kept[self.path] = self
+        while len(kept) > MAX_SETTLED_ROOTS:
+            kept.pop(next(iter(kept)), None)
 
     def _sync_absolute(self, path: str) -> None:
         fd = self.port.open_dir(path)

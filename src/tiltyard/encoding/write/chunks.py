@@ -33,6 +33,13 @@ class Chunks:
         return sum(each.size for each in self.buffers)
 
 
+def shares(ends: I64) -> I64:
+    """What each chunk holds, from where each ends."""
+    out = ends.copy()
+    out[1:] -= ends[:-1]
+    return out
+
+
 def even_items(count: int, per_chunk: int) -> I64:
     """Chunks of `per_chunk` values and a rest."""
     chunks = -(-count // per_chunk)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tiltyard.encoding.write.bitpack import BLOCK, out_of_line_sizes
+from tiltyard.encoding.write.chunks import shares
 from tiltyard.format.layouts import Encoding, Flat, InlineBitpacking, OutOfLineBitpacking, Rle
 from tiltyard.kernels import encode as kernels
 
@@ -24,7 +25,7 @@ def encode_levels(levels: U16, ends: I64, *, runs: bool) -> tuple[Encoding, U8, 
     `ends` says where each chunk's entries end. `runs`: whether run-length coding may be used (2.2).
     """
     raw = levels.view(np.uint8)
-    counts = np.diff(ends, prepend=0)
+    counts = shares(ends)
     sizes = {"flat": 2 * levels.size}
     small = levels.size <= BLOCK
     width = int(np.bitwise_or.reduce(levels)).bit_length() if levels.size else 0

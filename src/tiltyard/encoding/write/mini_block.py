@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tiltyard.encoding.levels.ravel import NO_BYTES, NO_ROWS, Levels
-from tiltyard.encoding.write.chunks import Chunks
+from tiltyard.encoding.write.chunks import Chunks, shares
 from tiltyard.encoding.write.level_codec import encode_levels
 from tiltyard.encoding.write.pages import EncodedPage, large_chunks
 from tiltyard.format.layouts import Encoding, MiniBlock
@@ -35,7 +35,7 @@ def mini_block_page(
     """
     large = large_chunks(version)
     ends = _level_ends(levels, chunks.items)
-    counts = np.diff(ends, prepend=0)
+    counts = shares(ends)
     has_levels = levels.rep is not None or levels.def_ is not None
     if has_levels and int(counts.max()) > MAX_CHUNK_LEVELS:
         raise ChunkOverflowError
@@ -93,7 +93,7 @@ def _part(levels: npt.NDArray[np.uint16] | None, ends: I64, runs: bool) -> tuple
     if levels is None:
         return None, NO_BYTES, NO_ROWS
     encoding, data, out_ends = encode_levels(levels, ends, runs=runs)
-    if int(np.diff(out_ends, prepend=0).max()) > MAX_LEVEL_BYTES:
+    if int(shares(out_ends).max()) > MAX_LEVEL_BYTES:
         raise ChunkOverflowError
     return encoding, data, out_ends
 
@@ -104,7 +104,7 @@ def _chunk_sizes(rep_ends: I64, def_ends: I64, chunks: Chunks, large: bool) -> I
     total = np.full(chunks.items.size, -(-header // 8) * 8, np.int64)
     for ends in (rep_ends, def_ends, *chunks.ends):
         if ends.size:
-            total += -(-np.diff(ends, prepend=0) // 8) * 8
+            total += -(-shares(ends) // 8) * 8
     if not large and int(total.max()) > SMALL_CHUNK_BYTES:
         raise ChunkOverflowError
     return total
