@@ -55,14 +55,11 @@ void unpack_block(int bits, const uint8_t* packed, int width, void* out) {
 
 uint64_t unpack_one(int bits, const uint8_t* packed, int width, int64_t index) {
   if (width == 0) return 0;
-  const int lanes = int(BLOCK) / bits;
-  const int within = int(index % 128);
-  const int lane = within % lanes;
-  const int row = 8 * ORDER[(within - lane) / 16] + int(index / 128);
-  const int bit = row * width;
-  const int word = bit / bits, shift = bit % bits, bytes = bits / 8;
-  uint64_t v = load(packed + size_t(word * lanes + lane) * bytes, bytes) >> shift;
-  if (shift + width > bits) v |= load(packed + size_t((word + 1) * lanes + lane) * bytes, bytes) << (bits - shift);
+  const PackedPlace at = packed_place(bits, width, index);
+  const int bytes = bits / 8;
+  const uint8_t* word = packed + at.word * bytes;
+  uint64_t v = load(word, bytes) >> at.shift;
+  if (at.shift + width > bits) v |= load(word + 128, bytes) << (bits - at.shift);  // the next row of words
   return width == 64 ? v : v & ((uint64_t(1) << width) - 1);
 }
 

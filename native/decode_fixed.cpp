@@ -56,8 +56,8 @@ void inline_piece(const Chunk& chunk, Span in, int bits, int64_t lo, int64_t n, 
   const uint8_t* packed = in.data + word;
   if (n < 16) {
     for (int64_t i = 0; i < n; i++) {
-      uint64_t v = unpack_one(bits, packed, int(width), lo + i);
-      std::memcpy(out + i * word, &v, word);
+      const uint64_t v = unpack_one(bits, packed, int(width), lo + i);
+      copy_items(out + i * word, reinterpret_cast<const uint8_t*>(&v), 1, word);
     }
     return;
   }
@@ -203,15 +203,10 @@ void piece(const Column& column, const Chunk& chunk, int64_t bits, int64_t lo, i
   }
 }
 
-void fixed(In<uint8_t> src, In<uint8_t> aux, In<int64_t> staged, In<uint8_t> side, In<int64_t> pages,
-           In<int64_t> first, In<int64_t> chunks, In<int64_t> start, In<int64_t> count, int64_t bits,
-           Out<uint8_t> out) {
-  Column column(src, aux, staged, side, pages, first, chunks);
-  Segments segments(start, count);
-  uint8_t* base = out.data();
+// Values of segments, in order, into `base`, which holds `size` bytes.
+void fill(const Column& column, const Segments& segments, int64_t bits, uint8_t* base, int64_t size) {
   require(bits > 0 && bits <= (int64_t(1) << 32), "value width out of bounds");
-  const int64_t room = bits % 8 == 0 ? int64_t(out.size()) / (bits / 8) : int64_t(out.size()) * 8 / bits;
-  nb::gil_scoped_release release;
+  const int64_t room = bits % 8 == 0 ? size / (bits / 8) : size * 8 / bits;
   std::vector<uint8_t> narrow;
   for_pieces(column, segments, [&](const Chunk& chunk, int64_t lo, int64_t n, int64_t at) {
     require(n <= room - at, "output smaller than the items that were asked for");
@@ -236,6 +231,37 @@ void fixed(In<uint8_t> src, In<uint8_t> aux, In<int64_t> staged, In<uint8_t> sid
       }
     }
   });
+}
+
+
+void fixed(In<uint8_t> src, In<uint8_t> aux, In<int64_t> staged, In<uint8_t> side, In<int64_t> pages,
+           In<int64_t> first, In<int64_t> chunks, In<int64_t> start, In<int64_t> count, int64_t bits,
+           Out<uint8_t> out) {
+  Column column(src, aux, staged, side, pages, first, chunks);
+  Segments segments(start, count);
+  uint8_t* base = out.data();
+  const int64_t size = int64_t(out.size());
+  nb::gil_scoped_release release;
+  fill(column, segments, bits, base, size);
+}
+
+// Many columns, or one of many files, in one call. Per job four numbers: its segments (from, to), bits of a value,
+// and where in `out` its values go.
+constexpr int64_t JOB_FIELDS = 4;
+
+void fixed_columns(nb::tuple tables, In<int64_t> start, In<int64_t> count, In<int64_t> jobs_, Out<uint8_t> out) {
+  const int64_t n = int64_t(tables.size()), size = int64_t(out.size());
+  require(int64_t(jobs_.size()) == n * JOB_FIELDS, "jobs and columns differ in number");
+  std::vector<const Column*> columns;
+  for (nb::handle each : tables) columns.push_back(&nb::cast<const ColumnTables&>(each).column);
+  Segments segments(start, count);
+  const int64_t* job = jobs_.data();
+  uint8_t* base = out.data();
+  nb::gil_scoped_release release;
+  for (int64_t i = 0; i < n; i++, job += JOB_FIELDS) {
+    require(job[3] >= 0 && job[3] <= size, "job outside of the output");
+    fill(*columns[size_t(i)], segments.part(job[0], job[1]), job[2], base + job[3], size - job[3]);
+  }
 }
 
 // A block-compressed buffer of n values (dictionaries): codec is a LevelCodec, `bits` the word.
@@ -393,7 +419,10 @@ int64_t index_chunks(In<uint8_t> src_, In<int64_t> places_, Out<int64_t> first_,
 
 void register_fixed(nb::module_& m) {
   m.def("index_chunks", &index_chunks);
+  nb::class_<ColumnTables>(m, "ColumnTables")
+      .def(nb::init<In<uint8_t>, In<uint8_t>, In<int64_t>, In<int64_t>, In<int64_t>>());
   m.def("fixed", &fixed);
+  m.def("fixed_columns", &fixed_columns);
   m.def("block_fixed", &block_fixed);
   m.def("gather_fixed", &gather_fixed);
   m.def("chunk_buffers", &chunk_buffers);

@@ -34,6 +34,7 @@ constexpr int64_t MAX_BUFFERS = 16;     // value buffers of a chunk
 constexpr int64_t STAGED_FIELDS = 6;    // per chunk: position and size in `aux` of rep, def, value buffer 0
 constexpr int64_t CHUNK_FIELDS = 3;     // per chunk: position, size, page
 constexpr int64_t MAX_RUN = 255;        // length of a run
+constexpr int64_t AHEAD = 32;           // rows of a take whose bytes are asked for at once
 
 struct Span {
   const uint8_t* data = nullptr;
@@ -48,10 +49,42 @@ struct Chunk {
   Span value[MAX_BUFFERS];
 };
 
-inline uint64_t load(const uint8_t* p, int bytes) {
-  uint64_t v = 0;
-  std::memcpy(&v, p, bytes);
+template <typename T>
+inline uint64_t load_word(const uint8_t* p) {
+  T v;
+  std::memcpy(&v, p, sizeof(T));
   return v;
+}
+
+inline uint64_t load(const uint8_t* p, int bytes) {
+  switch (bytes) {  // sizes that the compiler knows are one instruction, others a call
+    case 1: return *p;
+    case 2: return load_word<uint16_t>(p);
+    case 4: return load_word<uint32_t>(p);
+    case 8: return load_word<uint64_t>(p);
+  }
+  uint64_t v = 0;
+  std::memcpy(&v, p, size_t(bytes));
+  return v;
+}
+
+// Asks for a cache line. An address outside of the span is left alone, an address is never read.
+inline void fetch(Span in, int64_t at) {
+  if (at >= 0 && at < in.size) __builtin_prefetch(in.data + at);
+}
+
+// Where in a FastLanes block of words of `bits` bits the value at `index` begins: word and shift.
+struct PackedPlace {
+  int64_t word;
+  int shift;
+};
+inline PackedPlace packed_place(int bits, int width, int64_t index) {
+  constexpr int ORDER[8] = {0, 4, 2, 6, 1, 5, 3, 7};
+  const int log = __builtin_ctz(unsigned(bits)), lanes = int(BLOCK) >> log;
+  const int within = int(index & 127), lane = within & (lanes - 1);
+  const int row = 8 * ORDER[(within - lane) >> 4] + int(index >> 7);
+  const int bit = row * width;
+  return {int64_t(bit >> log) * lanes + lane, bit & (bits - 1)};
 }
 
 struct Column {
@@ -98,6 +131,54 @@ struct Column {
     int64_t c = int64_t(std::upper_bound(first, first + num_chunks + 1, i) - first) - 1;
     require(c >= 0 && c < num_chunks && first[c] <= i && i < first[c + 1], "item outside of the column");
     return c;
+  }
+
+  // Asks for what single items will read: chunk headers, then values, then the bytes of strings. Rows of a take lie
+  // anywhere in the file; waiting for their memory one after the other would be nearly all of the work.
+  void fetch_items(const int64_t* items, int64_t n, int64_t near) const {
+    const int64_t total = first[num_chunks];
+    int64_t where[AHEAD];
+    Span text[AHEAD];
+    int64_t offset[AHEAD];
+    for (int64_t i = 0; i < n; i++) {
+      require(items[i] >= 0 && items[i] < total, "items outside of the column");
+      where[i] = near = find(items[i], near);
+      fetch(src, chunks[near * CHUNK_FIELDS]);
+    }
+    Chunk chunk;
+    int64_t opened = -1, strings = 0;
+    for (int64_t i = 0; i < n; i++) {
+      const int64_t c = where[i];
+      if (c != opened) open(opened = c, chunk);
+      const int64_t* p = page(chunk.page);
+      const int64_t lo = items[i] - first[c], bits = p[VALUE_BITS], buffer = p[BUFFER];
+      if (p[KIND] != MINI_BLOCK || buffer < 0 || buffer >= p[BUFFERS]) continue;
+      const Span in = chunk.value[buffer];
+      switch (p[VALUE_CODEC]) {
+        case VALUE_FLAT:
+          if (bits > 0 && lo < in.size * 8 / bits) fetch(in, lo * bits / 8);
+          break;
+        case VALUE_INLINE: {
+          if ((bits != 8 && bits != 16 && bits != 32 && bits != 64) || in.size < bits / 8 || lo >= BLOCK) break;
+          const int word = int(bits / 8);
+          const uint64_t width = load(in.data, word);
+          if (width > uint64_t(bits)) break;
+          const PackedPlace at = packed_place(int(bits), int(width), lo);
+          fetch(in, word + at.word * word);
+          if (at.shift + int64_t(width) > bits) fetch(in, word + at.word * word + 128);
+          break;
+        }
+        case VALUE_VARIABLE:
+        case VALUE_FSST:
+          text[strings] = in;
+          offset[strings] = lo * (p[OFFSET_BITS] == 64 ? 8 : 4);
+          fetch(in, offset[strings++]);
+          break;
+        default: break;
+      }
+    }
+    for (int64_t i = 0; i < strings; i++)
+      if (offset[i] <= text[i].size - 4) fetch(text[i], int64_t(load(text[i].data + offset[i], 4)));
   }
 
   void open(int64_t c, Chunk& out) const {
@@ -153,12 +234,30 @@ struct Column {
   }
 };
 
+// The arrays of a column, checked once and kept: for a few rows that is most of what a call costs.
+struct ColumnTables {
+  In<uint8_t> src, side;
+  In<int64_t> pages, first, chunks;
+  Column column;
+
+  ColumnTables(In<uint8_t> src_, In<uint8_t> side_, In<int64_t> pages_, In<int64_t> first_, In<int64_t> chunks_)
+      : src(src_), side(side_), pages(pages_), first(first_), chunks(chunks_),
+        column(src_, In<uint8_t>(), In<int64_t>(), side_, pages_, first_, chunks_) {}
+};
+
 // Rows or items that are wanted: starts with counts, or starts alone (one each).
 struct Segments {
   const int64_t* start;
   const int64_t* count;
   int64_t size;
 
+  // Numbers low to high of the same.
+  Segments part(int64_t low, int64_t high) const {
+    require(low >= 0 && low <= high && high <= size, "job outside of the segments");
+    return {start + low, count ? count + low : nullptr, high - low};
+  }
+
+  Segments(const int64_t* start_, const int64_t* count_, int64_t size_) : start(start_), count(count_), size(size_) {}
   Segments(In<int64_t> start_, In<int64_t> count_) {
     start = start_.data();
     size = int64_t(start_.size());
@@ -175,6 +274,8 @@ int64_t for_pieces(const Column& column, const Segments& segments, Visit visit) 
   int64_t at = 0, c = 0, opened = -1;
   const int64_t total = column.first[column.num_chunks];
   for (int64_t s = 0; s < segments.size; s++) {
+    if (!segments.count && s % AHEAD == 0 && segments.size > 1)
+      column.fetch_items(segments.start + s, std::min(AHEAD, segments.size - s), c);
     int64_t i = segments.start[s], n = segments.n(s);
     require(i >= 0 && n >= 0 && i <= total && n <= total - i, "items outside of the column");
     while (n > 0) {

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fastlanes import pack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,24 +38,6 @@ def both(name: str, *args: Any, out: tuple[np.ndarray, ...]) -> tuple[Any, ...] 
     for a, b in zip(first[1], second[1], strict=True):
         assert np.array_equal(a, b)
     return first
-
-
-def pack(values: np.ndarray, width: int) -> np.ndarray:
-    """A FastLanes block (compression 3.2), bit by bit from the formula of the specification."""
-    bits = values.dtype.itemsize * 8
-    lanes = BLOCK // bits
-    order = [0, 4, 2, 6, 1, 5, 3, 7]
-    words = [0] * (width * lanes)
-    for row in range(bits):
-        for lane in range(lanes):
-            value = int(values[order[row // 8] * 16 + (row % 8) * 128 + lane])
-            word, shift = divmod(row * width, bits)
-            whole = value << shift
-            if width:
-                words[word * lanes + lane] |= whole & ((1 << bits) - 1)
-                if shift + width > bits:
-                    words[(word + 1) * lanes + lane] |= whole >> bits
-    return np.array(words, values.dtype).view(np.uint8)
 
 
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])

@@ -238,7 +238,7 @@ class ReadFace(Handle):
             found: Taker | None = snapshot.session.cache.get(key)
         except TypeError:  # columns that are no text; making the taker says so
             found = None
-        if found is None or found.snapshot is not snapshot:
+        if found is None or found.snapshot.manifest is not snapshot.manifest:
             found = Taker(snapshot, columns)
             snapshot.session.cache.put(key, found, TAKER_BYTES + 64 * len(snapshot.fragments))
         return found

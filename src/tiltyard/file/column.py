@@ -37,6 +37,7 @@ Bytes = npt.NDArray[np.uint8]
 NO_BYTES: Bytes = np.empty(0, np.uint8)
 NO_COUNTS: I64 = np.empty(0, np.int64)
 
+FEW_ROWS = 64
 #: Level entries assumed per row of a take from a list column; a wrong guess costs a second call.
 GUESSED_ENTRIES_PER_ROW = 64
 
@@ -67,6 +68,14 @@ class Rows:
     def counts(self) -> I64:
         """Counts, written out."""
         return self.count if len(self.count) else np.ones(len(self.start), np.int64)
+
+
+def extremes(rows: I64) -> tuple[int, int]:
+    """Least and greatest of some numbers; for a few of them NumPy costs more than a list."""
+    if len(rows) <= FEW_ROWS:
+        few = rows.tolist()
+        return min(few), max(few)
+    return int(rows.min()), int(rows.max())
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +125,7 @@ class ColumnTable:
         self.expands = built.expands
         self.levels_used = built.levels_used
         self.has_levels = built.levels_used != {0}
+        self.handle = kernels.ColumnTables(source, self.side, self.pages, self.first, self.chunks)
         self.reserve = 0.0  # decoded bytes per encoded byte that earlier reads saw
 
     @property

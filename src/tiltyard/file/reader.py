@@ -8,17 +8,20 @@ few kernel calls, whatever pages and chunks the rows lie in, and puts Arrow arra
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
+from operator import is_
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tiltyard import runtime
-from tiltyard.encoding.levels.unravel import Layers
+from tiltyard.encoding.levels.unravel import NO_LEVELS, Layers
 from tiltyard.errors import CorruptFile, RowOutOfRange, TiltyardError, UnsupportedFeature
 from tiltyard.file.assemble import LeafPlan, Node, Planner
-from tiltyard.file.column import ColumnTable, Rows
+from tiltyard.file.column import ColumnTable, Rows, extremes
+from tiltyard.file.direct import Direct
 from tiltyard.file.values import Leaf, LeafReader, type_facts
 from tiltyard.file.verify import verify_checksums
 from tiltyard.format.container import FileTail, FileVersion, parse_tail
@@ -61,6 +64,18 @@ def _layers(above: tuple[bool, ...]) -> Layers:
     return Layers.of((False, *reversed(above)))
 
 
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How one choice of fields is read from a file."""
+
+    fields: tuple[Field, ...]
+    columns: Any
+    nodes: list[Node]
+    leaves: list[LeafPlan]
+    take: Direct
+    range: Direct
+
+
 class FileReader:
     """One data file. Safe to share among threads: what it builds lazily may be built twice, never half."""
 
@@ -76,7 +91,7 @@ class FileReader:
                 "(2.1 and 2.2 are)"
             )
         self._leaves: dict[tuple[int, str, tuple[bool, ...]], LeafReader] = {}
-        self._plans: list[tuple[tuple[Field, ...], Any, list[Node], list[LeafPlan]]] = []
+        self._plans: list[_Plan] = []
         self._own_columns: dict[int, int] | None = None
         self._num_rows: int | None = None
 
@@ -118,9 +133,9 @@ class FileReader:
         """
         wanted = self._rows(rows)
         try:
-            nodes, leaves = self._plan(fields, columns)
-            decoded = self._decode(leaves, wanted)
-            return [node(self.session, decoded, wanted.total) for node in nodes]
+            plan = self._plan(fields, columns)
+            decoded = self._decode(plan, wanted)
+            return [node(self.session, decoded, wanted.total) for node in plan.nodes]
         except TiltyardError as error:
             raise self._named(error) from error
         except (ValueError, OverflowError, MemoryError) as error:
@@ -131,7 +146,7 @@ class FileReader:
 
         Ranges cut there decode no chunk twice, and stay slices of the file where pages allow it.
         """
-        _, leaves = self._plan(fields, columns)
+        leaves = self._plan(fields, columns).leaves
         starts = [leaf.reader.table.page_rows[:-1] // leaf.scale for leaf in leaves]
         return np.unique(np.concatenate(starts)) if starts else np.zeros(1, np.int64)
 
@@ -149,26 +164,34 @@ class FileReader:
             if not 0 <= start <= stop <= total or rows.step not in (None, 1):
                 raise RowOutOfRange(f"{self.path}: rows {start} to {stop} of a file of {total} rows")
             return Rows.range(start, stop)
-        if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= total):
-            bad = int(rows[(rows < 0) | (rows >= total)][0])
-            raise RowOutOfRange(f"{self.path}: row {bad} of a file of {total} rows (0 to {total - 1})")
+        if len(rows):
+            low, high = extremes(rows)
+            if low < 0 or high >= total:
+                bad = int(rows[(rows < 0) | (rows >= total)][0])
+                raise RowOutOfRange(f"{self.path}: row {bad} of a file of {total} rows (0 to {total - 1})")
         return Rows.take(rows)
 
-    def _plan(
-        self, fields: Sequence[Field], columns: Mapping[int, int] | None
-    ) -> tuple[list[Node], list[LeafPlan]]:
-        for known_fields, known_columns, nodes, leaves in self._plans:
+    def _plan(self, fields: Sequence[Field], columns: Mapping[int, int] | None) -> _Plan:
+        for known in self._plans:
             if (
-                known_columns is columns
-                and len(known_fields) == len(fields)
-                and all(a is b for a, b in zip(known_fields, fields, strict=True))
+                known.columns is columns
+                and len(known.fields) == len(fields)
+                and all(map(is_, known.fields, fields))
             ):
-                return nodes, leaves
+                return known
         planner = Planner(self._columns() if columns is None else columns, self._open_leaf)
         nodes = [planner.node(field) for field in fields]
-        plans = [*self._plans, (tuple(fields), columns, nodes, planner.leaves)]
-        self._plans = plans[-MAX_PLANS:]
-        return nodes, planner.leaves
+        for leaf in planner.leaves:
+            if leaf.reader.table.num_rows != self.num_rows * leaf.scale:
+                raise CorruptFile(
+                    f"column {leaf.reader.name!r} has {leaf.reader.table.num_rows} rows where the file has "
+                    f"{self.num_rows * leaf.scale}"
+                )
+        leaves = planner.leaves
+        take, range_ = Direct(leaves, ranges=False), Direct(leaves, ranges=True)
+        made = _Plan(tuple(fields), columns, nodes, leaves, take, range_)
+        self._plans = [*self._plans, made][-MAX_PLANS:]
+        return made
 
     def _columns(self) -> dict[int, int]:
         if self._own_columns is None:
@@ -199,13 +222,33 @@ class FileReader:
 
     # -- decoding --------------------------------------------------------------------------------
 
-    def _decode(self, leaves: list[LeafPlan], rows: Rows) -> list[Leaf]:
+    def _decode(self, plan: _Plan, rows: Rows) -> list[Leaf]:
+        direct = plan.range if len(rows.count) else plan.take
+        if not direct.readers or not rows.total:
+            return self._read_leaves(plan.leaves, rows)
+        try:
+            arrays = direct.read(self.session, rows)
+        except ValueError as error:
+            raise self._of_column([plan.leaves[i] for i in direct.numbers], rows, error) from error
+        found = [Leaf(NO_LEVELS, None, rows.total, array) for array in arrays]
+        if not direct.others:
+            return found
+        rest = self._read_leaves([plan.leaves[i] for i in direct.others], rows)
+        every: list[Any] = [None] * len(plan.leaves)
+        for i, leaf in zip((*direct.numbers, *direct.others), (*found, *rest), strict=True):
+            every[i] = leaf
+        return every
+
+    def _of_column(self, leaves: list[LeafPlan], rows: Rows, error: ValueError) -> TiltyardError:
+        """The error of a read of many columns with the name of the column that it is about."""
         for leaf in leaves:
-            if leaf.reader.table.num_rows != self.num_rows * leaf.scale:
-                raise CorruptFile(
-                    f"column {leaf.reader.name!r} has {leaf.reader.table.num_rows} rows where the file has "
-                    f"{self.num_rows * leaf.scale}"
-                )
+            try:
+                self._read_leaf(leaf, rows)
+            except TiltyardError as named:
+                return named
+        return CorruptFile(str(error))
+
+    def _read_leaves(self, leaves: list[LeafPlan], rows: Rows) -> list[Leaf]:
         if len(leaves) > 1 and rows.total > 1:
             estimate = sum(leaf.reader.bytes_per_row * leaf.scale for leaf in leaves) * rows.total
             if estimate >= self.session.limits.parallel_bytes:

@@ -17,8 +17,8 @@ from tiltyard.encoding.levels.unravel import NO_LEVELS, U16
 from tiltyard.encoding.program import FULL_ZIP, VALUE_NONE, P
 from tiltyard.errors import BatchTooLarge, CorruptFile, UnsupportedFeature
 from tiltyard.file import packed, walked
-from tiltyard.file.column import ColumnTable, Items, Rows
-from tiltyard.file.page_tables import BYTES, DICTIONARY, WALKED
+from tiltyard.file.column import NO_COUNTS, ColumnTable, Items, Rows
+from tiltyard.file.page_tables import BYTES, DICTIONARY, PLAIN, WALKED
 from tiltyard.kernels import decode as kernels
 from tiltyard.session import Session
 
@@ -34,7 +34,7 @@ INDEX_BITS = 32
 TYPES_KEPT = 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # one a column of every read: freezing each would cost a microsecond
 class Leaf:
     """A decoded column: levels (`def_` None: all valid at every layer), slots, and one array of them."""
 
@@ -120,6 +120,32 @@ class LeafReader:
             if dims != self.dims and not (not dims and program.row[P.VALUE_CODEC] == VALUE_NONE):
                 raise CorruptFile(f"vectors of {dims} values where the schema says {self.dims}")
         self.bitmaps = [table.bitmap_programs(level) for level in range(len(self.dims))]
+
+        self.direct = self._is_direct()
+        self.stored_bits = INDEX_BITS if table.uniform == DICTIONARY else self.bits
+
+    def _is_direct(self) -> bool:
+        """Whether rows come to plain values of whole bytes, and nothing else: no levels, nothing to
+        decompress.
+        """
+        table, facts = self.table, self.facts
+        if table.uniform not in (PLAIN, DICTIONARY) or table.any_staged or table.has_levels:
+            return False
+        if table.layers.max_rep or facts.struct or facts.dictionary or not self.bits or self.bits % 8:
+            return False
+        if any(bitmap is not None for bitmap in self.bitmaps):
+            return False
+        items = table.dictionary
+        return table.uniform == PLAIN or (items is not None and items.n > 0 and not self.dims)
+
+    def wrap(self, session: Session, n: int, memory: npt.NDArray[np.uint8], buffer: Any) -> Any:
+        """The `pa.Array` of `n` decoded values of `stored_bits` bits; for columns that are `direct`."""
+        if self.dims:
+            items = Items(NO_LEVELS, None, n, NO_COUNTS, NO_COUNTS)
+            return self._vectors(session, PLAIN, items, None, 0, buffer)
+        if self.table.uniform == DICTIONARY:
+            return self._looked_up(session, memory.view(np.uint32), None, 0)
+        return pa.Array.from_buffers(self.type, n, [None, buffer], 0)
 
     def read(self, session: Session, rows: Rows) -> Leaf:
         """Decode rows. Raises `CorruptFile`, `BatchTooLarge`, `UnsupportedFeature`."""

@@ -6,7 +6,8 @@ A row number counts live rows over all fragments. Without stable row ids a row i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tiltyard.errors import InvalidInput, RowOutOfRange
+from tiltyard.file.column import extremes
 from tiltyard.format.flags import uses_stable_row_ids
 from tiltyard.format.fragment import Fragment
 from tiltyard.table.deletions import load_deletions, physical_offsets, without_deleted
@@ -24,8 +26,11 @@ from tiltyard.table.system_columns import FRAGMENT_SHIFT, row_ids
 from tiltyard.table.unit_reader import UnitReader
 
 if TYPE_CHECKING:
+    from tiltyard.file.reader import FileReader
+    from tiltyard.table.fragment_columns import Part
     from tiltyard.table.snapshot import Snapshot
 
+FILES_KEPT = 64  # files that a taker keeps open
 OFFSET_MASK = (1 << FRAGMENT_SHIFT) - 1
 Int64s = npt.NDArray[np.int64]
 
@@ -43,21 +48,11 @@ class Taker:
         self._reader = UnitReader(snapshot, self.projection)
         self._columns = FragmentColumns.of(snapshot, self.projection.fields)
         live = live_rows(snapshot)
-        self._starts: Int64s = np.cumsum(live) - live
-        self.rows = int(live.sum())
-        self._lone: Fragment | None = None
-        self._file: Any = None
-        self._part: Any = None
-        if len(live) == 1:
-            self._prepare_lone(snapshot.fragments[0])
-
-    def _prepare_lone(self, fragment: Fragment) -> None:
-        """The common case, one fragment in one file with nothing deleted, is read without any planning."""
-        layout = self._columns.layout(fragment)
-        if fragment.deletion is None and layout.whole and self.projection.direct:
-            self._part = layout.parts[0]
-            self._file = self._columns.open(fragment, fragment.files[self._part.file])
-            self._lone = fragment
+        ends = np.cumsum(live)
+        self._starts: Int64s = ends - live
+        self._ends: Int64s = ends
+        self.rows = int(ends[-1]) if len(ends) else 0
+        self._plain: dict[int, tuple[FileReader, Part]] = {}
 
     # -- by number -------------------------------------------------------------------------------
 
@@ -67,20 +62,19 @@ class Taker:
         Raises `RowOutOfRange` for a number below 0 or past the end.
         """
         numbers = row_numbers(indices)
-        if len(numbers):
-            self._check_range(numbers)
-        if self._lone is not None:
-            arrays = self._file.read(self._part.fields, self._part.columns, numbers)
-            batch = pa.RecordBatch.from_arrays(arrays, schema=self.projection.schema)
-            return pa.Table.from_batches([batch])
         if not len(numbers):
             return self._empty()
-        positions = np.searchsorted(self._starts, numbers, side="right") - 1
+        low, high = extremes(numbers)
+        self._check_range(low, high)
         # Fragments without live rows share their start with the next one; the last of them holds the row.
-        return self._gather(positions, numbers - self._starts[positions], numbers)
+        lone = int(self._starts.searchsorted(low, "right")) - 1
+        if high < self._ends[lone]:
+            live = numbers - self._starts[lone] if lone else numbers
+            return pa.Table.from_batches([self._read_live(lone, live, numbers)])
+        positions = self._starts.searchsorted(numbers, "right") - 1
+        return self._gather(positions, numbers - self._starts[positions], numbers, self._read_live)
 
-    def _check_range(self, numbers: Int64s) -> None:
-        low, high = int(numbers.min()), int(numbers.max())
+    def _check_range(self, low: int, high: int) -> None:
         if low < 0 or high >= self.rows:
             bad = low if low < 0 else high
             raise RowOutOfRange(
@@ -100,7 +94,7 @@ class Taker:
             return self._empty()
         positions, offsets = self._places(wanted)
         keep = self._live(positions, offsets)
-        return self._gather_physical(positions[keep], offsets[keep], None)
+        return self._gather_physical(positions[keep], offsets[keep])
 
     def rows_with_ids(self, ids: Any) -> Any:
         """A `pa.Table` of the live rows with these row ids, in this order; ids of no live row are left out.
@@ -116,7 +110,7 @@ class Taker:
         at = np.searchsorted(known, wanted)
         at[at == len(known)] = 0
         at = at[known[at] == wanted]
-        return self._gather_physical(places[at], offsets[at], None)
+        return self._gather_physical(places[at], offsets[at])
 
     def _id_index(self) -> tuple[npt.NDArray[np.uint64], Int64s, Int64s]:
         """Live stable row ids, sorted, with fragment position and physical offset of each."""
@@ -173,31 +167,32 @@ class Taker:
 
     # -- gathering -------------------------------------------------------------------------------
 
-    def _gather(self, positions: Int64s, live: Int64s, numbers: Int64s) -> Any:
-        """Rows at live positions of fragments, in the order given."""
-        offsets = live.copy()
-        for position in np.unique(positions):
-            deleted = load_deletions(self.snapshot, self.snapshot.fragments[int(position)])
-            if deleted is not None:
-                here = positions == position
-                offsets[here] = physical_offsets(deleted, live[here])
-        return self._gather_physical(positions, offsets, numbers)
-
-    def _gather_physical(self, positions: Int64s, offsets: Int64s, numbers: Int64s | None) -> Any:
-        """Rows at physical offsets of fragments, in the order given; `numbers` only serve `_rowoffset`."""
+    def _gather_physical(self, positions: Int64s, offsets: Int64s) -> Any:
+        """Rows at physical offsets of fragments, in the order given."""
         if not len(positions):
             return self._empty()
-        if numbers is None:
-            numbers = self._numbers(positions, offsets)
-        if (np.diff(positions) >= 0).all():
-            bounds = np.flatnonzero(np.diff(positions)) + 1
+        return self._gather(positions, offsets, self._numbers(positions, offsets), self._read)
+
+    def _gather(
+        self,
+        positions: Int64s,
+        offsets: Int64s,
+        numbers: Int64s,
+        read: Callable[[int, Int64s, Int64s], Any],
+    ) -> Any:
+        """Rows at offsets of fragments, as `read` takes them, in the order given; `numbers` only serve
+        `_rowoffset`.
+        """
+        steps = np.diff(positions)
+        if int(steps.min(initial=0)) >= 0:
+            bounds = [0, *(np.flatnonzero(steps) + 1).tolist(), len(positions)]
             batches = [
-                self._read(int(positions[part[0]]), offsets[part], numbers[part])
-                for part in np.split(np.arange(len(positions)), bounds)
+                read(int(positions[low]), offsets[low:high], numbers[low:high])
+                for low, high in pairwise(bounds)
             ]
             return pa.Table.from_batches(batches, self.projection.schema)
         order = np.argsort(positions, kind="stable")
-        table = self._gather_physical(positions[order], offsets[order], numbers[order])
+        table = self._gather(positions[order], offsets[order], numbers[order], read)
         back = np.empty(len(order), dtype=np.int64)
         back[order] = np.arange(len(order))
         if not table.num_columns:
@@ -216,10 +211,40 @@ class Taker:
                 numbers[here] -= np.searchsorted(deleted, offsets[here])
         return numbers
 
+    def _read_live(self, position: int, live: Int64s, numbers: Int64s) -> Any:
+        """The batch of rows at live positions of a fragment."""
+        if position not in self._plain:
+            deleted = load_deletions(self.snapshot, self.snapshot.fragments[position])
+            if deleted is not None:
+                live = physical_offsets(deleted, live)
+        return self._read(position, live, numbers)
+
     def _read(self, position: int, offsets: Int64s, numbers: Int64s) -> Any:
-        fragment = self.snapshot.fragments[position]
-        arrays = self._columns.read(fragment, offsets) if self._columns.fields else []
-        return self._reader.outputs(fragment, offsets, arrays, len(offsets), numbers.astype(np.uint64))
+        """The batch of rows at physical offsets of a fragment."""
+        plain = self._plain.get(position)
+        if plain is None:
+            fragment = self.snapshot.fragments[position]
+            plain = self._prepare(position, fragment)
+            if plain is None:
+                arrays = self._columns.read(fragment, offsets) if self._columns.fields else []
+                system = numbers.astype(np.uint64)
+                return self._reader.outputs(fragment, offsets, arrays, len(offsets), system)
+        file, part = plain
+        arrays = file.read(part.fields, part.columns, offsets)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.projection.schema)
+
+    def _prepare(self, position: int, fragment: Fragment) -> tuple[FileReader, Part] | None:
+        """The common case, a fragment in one file with nothing deleted, is then read without any planning."""
+        if not self.projection.direct or not self.projection.fields or fragment.deletion is not None:
+            return None
+        layout = self._columns.layout(fragment)
+        if not layout.whole:
+            return None
+        part = layout.parts[0]
+        found = (self._columns.open(fragment, fragment.files[part.file]), part)
+        if len(self._plain) < FILES_KEPT:
+            self._plain[position] = found
+        return found
 
     def _empty(self) -> Any:
         return self.projection.schema.empty_table()

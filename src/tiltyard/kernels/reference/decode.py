@@ -1,6 +1,13 @@
 """Kernels of the reader in NumPy, of the same signatures as the compiled ones (see `kernels.decode`)."""
 
-from tiltyard.kernels.reference.decode_fixed import block_fixed, chunk_buffers, fixed, gather_fixed
+from tiltyard.kernels.reference.decode_fixed import (
+    ColumnTables,
+    block_fixed,
+    chunk_buffers,
+    fixed,
+    fixed_columns,
+    gather_fixed,
+)
 from tiltyard.kernels.reference.decode_levels import (
     block_levels,
     definition,
@@ -14,11 +21,13 @@ from tiltyard.kernels.reference.decode_text import gather_strings, gather_variab
 from tiltyard.kernels.reference.decode_zip import zip_rows
 
 __all__ = [
+    "ColumnTables",
     "block_fixed",
     "block_levels",
     "chunk_buffers",
     "definition",
     "fixed",
+    "fixed_columns",
     "gather_fixed",
     "gather_strings",
     "gather_variable",

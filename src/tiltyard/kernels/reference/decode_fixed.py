@@ -34,6 +34,7 @@ from tiltyard.kernels.reference.decode_page import (
 )
 
 MAX_VALUE_BITS = 1 << 32
+JOB_FIELDS = 4
 
 
 def fixed(
@@ -80,6 +81,27 @@ def fixed(
     if loose:
         packed = np.packbits(np.concatenate(loose), bitorder="little")
         out[: len(packed)] = packed
+
+
+class ColumnTables:
+    """See `kernels.decode`."""
+
+    def __init__(self, src: Bytes, side: Bytes, pages: I64, first: I64, chunks: I64) -> None:
+        self.arrays = (src, np.empty(0, np.uint8), np.empty(0, np.int64), side, pages, first, chunks)
+        Column(*self.arrays)
+
+
+def fixed_columns(tables: tuple[ColumnTables, ...], start: I64, count: I64, jobs: I64, out: Bytes) -> None:
+    """See `kernels.decode`."""
+    require(len(jobs) == JOB_FIELDS * len(tables), "jobs and columns differ in number")
+    require(len(count) in (0, len(start)), "segments: starts and counts differ in number")
+    for table, job in zip(tables, jobs.reshape(-1, JOB_FIELDS).tolist(), strict=True):
+        low, high, bits, at = job
+        require(0 <= at <= len(out), "job outside of the output")
+        require(0 <= low <= high <= len(start), "job outside of the segments")
+        if len(count) and low == high:
+            continue
+        fixed(*table.arrays, start[low:high], count[low:high], bits, out[at:])
 
 
 def _piece(column: Column, chunk: Chunk, bits: int, low: int, n: int) -> Bytes:

@@ -1,0 +1,114 @@
+"""Columns of plain values of fixed width, read together: one kernel call, one piece of memory (D41).
+
+For a few rows a call costs more than what it decodes, so that all such columns of a projection share one.
+For many rows each column gets memory of its own, and is cut by rows into pieces that run in parallel.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tiltyard import runtime
+from tiltyard.file.column import Rows
+from tiltyard.file.values import LeafReader
+from tiltyard.kernels import decode as kernels
+
+if TYPE_CHECKING:
+    from tiltyard.file.assemble import LeafPlan
+    from tiltyard.session import Session
+
+#: Values of a column begin at a multiple of so many bytes of shared memory.
+ALIGNMENT = 64
+#: Pieces are cut at multiples of so many rows, which is where chunks begin.
+PIECE_ROWS = 1024
+#: Bytes that reading one value at a random place moves: what a take costs is counted in these.
+LINE_BYTES = 64
+
+Bytes = npt.NDArray[np.uint8]
+I64 = npt.NDArray[np.int64]
+
+
+class Direct:
+    """The columns of a plan that can be read so. Safe among threads: what it keeps is replaced whole."""
+
+    def __init__(self, leaves: list[LeafPlan], *, ranges: bool) -> None:
+        """`ranges`: leave out columns of which a range may be a mere slice of the file."""
+        self.numbers = [
+            i
+            for i, leaf in enumerate(leaves)
+            if leaf.scale == 1 and leaf.reader.direct and not (ranges and leaf.reader.may_slice)
+        ]
+        self.readers: list[LeafReader] = [leaves[i].reader for i in self.numbers]
+        self.others = [i for i in range(len(leaves)) if i not in set(self.numbers)]
+        self._handles = tuple([reader.table.handle for reader in self.readers])
+        self._bits = [reader.stored_bits for reader in self.readers]
+        self._row_bytes = sum(self._bits) // 8
+        self._placed: tuple[tuple[int, int], I64, list[int], int] | None = None
+
+    def read(self, session: Session, rows: Rows) -> list[Any]:
+        """One `pa.Array` for each of `readers`. Raises ValueError on damage."""
+        count = rows.total
+        cost = self._row_bytes if len(rows.count) else LINE_BYTES * len(self._bits)
+        if count * cost >= session.limits.parallel_bytes and runtime.cores() > 1:
+            return self._apart(session, rows)
+        jobs, places, total = self._places(count, len(rows.start))
+        memory, buffer = session.arena.alloc(total)
+        kernels.fixed_columns(self._handles, rows.start, rows.count, jobs, memory)
+        found = []
+        for reader, bits, at in zip(self.readers, self._bits, places, strict=True):
+            size = count * bits // 8
+            found.append(reader.wrap(session, count, memory[at : at + size], buffer.slice(at, size)))
+        return found
+
+    def _places(self, count: int, segments: int) -> tuple[I64, list[int], int]:
+        """Jobs of a read of all columns, where each begins in the memory, and how much that is."""
+        key = (count, segments)
+        placed = self._placed
+        if placed is None or placed[0] != key:
+            places, at = [], 0
+            for bits in self._bits:
+                places.append(at)
+                at = -(-(at + count * bits // 8) // ALIGNMENT) * ALIGNMENT
+            jobs = [(0, segments, bits, place) for bits, place in zip(self._bits, places, strict=True)]
+            placed = self._placed = (key, np.array(jobs, np.int64).reshape(-1), places, at)
+        return placed[1:]
+
+    def _apart(self, session: Session, rows: Rows) -> list[Any]:
+        memory = [session.arena.alloc(rows.total * bits // 8) for bits in self._bits]
+        pieces = _pieces(rows, 2 * runtime.cores())
+        work = [
+            partial(
+                kernels.fixed_columns,
+                (handle,),
+                start,
+                count,
+                np.array([0, len(start), bits, at * bits // 8], np.int64),
+                out,
+            )
+            for handle, bits, (out, _) in zip(self._handles, self._bits, memory, strict=True)
+            for start, count, at in pieces
+        ]
+        runtime.parallel(work)
+        found = zip(self.readers, memory, strict=True)
+        return [reader.wrap(session, rows.total, out, buffer) for reader, (out, buffer) in found]
+
+
+def _pieces(rows: Rows, wanted: int) -> list[tuple[I64, I64, int]]:
+    """The rows in about so many pieces: starts, counts, rows before the piece."""
+    if not len(rows.count):
+        step = -(-len(rows.start) // wanted)
+        return [(rows.start[at : at + step], rows.count, at) for at in range(0, len(rows.start), step)]
+    if len(rows.start) > 1:
+        return [(rows.start, rows.count, 0)]
+    start, stop = int(rows.start[0]), int(rows.start[0]) + rows.total
+    step = -(-rows.total // (wanted * PIECE_ROWS)) * PIECE_ROWS
+    bounds = [start, *range(start - start % PIECE_ROWS + step, stop, step), stop]
+    return [
+        (np.array([low], np.int64), np.array([high - low], np.int64), low - start)
+        for low, high in pairwise(bounds)
+    ]

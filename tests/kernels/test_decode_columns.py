@@ -1,0 +1,134 @@
+"""Many columns in one call: the compiled form against the reference, and both against what was packed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from fastlanes import pack
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tiltyard.kernels.page_program import (
+    FIELDS,
+    MINI_BLOCK,
+    VALUE_BSS,
+    VALUE_FLAT,
+    VALUE_INLINE,
+    VALUE_NONE,
+    P,
+)
+from tiltyard.kernels.reference import decode as reference
+
+native = pytest.importorskip("tiltyard.kernels._decode")
+
+property_test = settings(max_examples=50, deadline=None)
+BLOCK = 1024
+SIZES = (1024, 1024, 77)
+
+
+def column(codec: int, bits: int, seed: int) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    """Source, side, pages, first and chunks of a column of three chunks, and its values as bytes."""
+    rng = np.random.default_rng(seed)
+    dtype = np.dtype(f"u{bits // 8}")
+    source, first, chunks, values = bytearray(b"\xaa" * 24), [0], [], []
+    for size in SIZES:
+        width = int(rng.integers(0, bits + 1))
+        each = rng.integers(0, 2**63, BLOCK, dtype=np.uint64) & np.uint64((1 << width) - 1)
+        each = each.astype(dtype)
+        each[size:] = 0
+        if codec == VALUE_INLINE:
+            data = np.array([width], dtype).tobytes() + pack(each, width).tobytes()
+        elif codec == VALUE_BSS:
+            data = each[:size].view(np.uint8).reshape(size, -1).T.tobytes()
+        else:
+            data = each[:size].tobytes()
+        values.append(each[:size] if codec != VALUE_NONE else np.zeros(size, dtype))
+        head = np.array([0, len(data) % 65536, len(data) // 65536, 0], np.uint16).tobytes()
+        chunks += [len(source), len(head) + len(data), 0]
+        source += head + data + b"\0" * (-len(data) % 8)
+        first.append(first[-1] + size)
+    page = np.zeros(FIELDS, np.int64)
+    page[P.KIND], page[P.LARGE], page[P.BUFFERS] = MINI_BLOCK, 1, 1
+    page[P.VALUE_CODEC], page[P.VALUE_BITS], page[P.ROWS] = codec, bits, sum(SIZES)
+    tables = (np.frombuffer(bytes(source), np.uint8), np.empty(0, np.uint8), page)
+    return (*tables, np.array(first, np.int64), np.array(chunks, np.int64)), np.concatenate(values)
+
+
+def run(module: Any, columns: list[tuple[np.ndarray, ...]], *args: Any, size: int) -> np.ndarray | str:
+    out = np.zeros(size, np.uint8)
+    try:
+        module.fixed_columns(tuple(module.ColumnTables(*each) for each in columns), *args, out)
+    except ValueError:
+        return "refused"
+    return out
+
+
+codecs = st.sampled_from([VALUE_FLAT, VALUE_INLINE, VALUE_BSS, VALUE_NONE])
+shapes = st.lists(st.tuples(codecs, st.sampled_from([16, 32, 64]), st.integers(0, 3)), min_size=1, max_size=4)
+places = st.lists(st.integers(0, sum(SIZES) - 1), min_size=1, max_size=70)
+
+
+@property_test
+@given(shapes, places)
+def test_rows_of_several_columns_come_as_they_were_packed(
+    shapes: list[tuple[int, int, int]], rows: list[int]
+) -> None:
+    made = [column(*shape) for shape in shapes]
+    start, n = np.array(rows, np.int64), len(rows)
+    jobs, expected, at = [], [], 0
+    for (_, bits, _), (_, values) in zip(shapes, made, strict=True):
+        jobs.append((0, n, bits, at))
+        expected.append(values[start].view(np.uint8))
+        at += n * bits // 8
+    args = start, np.empty(0, np.int64), np.array(jobs, np.int64).reshape(-1)
+    for module in (native, reference):
+        found = run(module, [each for each, _ in made], *args, size=at)
+        assert np.array_equal(found, np.concatenate(expected))
+
+
+@property_test
+@given(shapes, st.lists(st.tuples(st.integers(0, 900), st.integers(0, 1225)), min_size=1, max_size=5))
+def test_each_job_reads_segments_of_its_own(
+    shapes: list[tuple[int, int, int]], segments: list[tuple[int, int]]
+) -> None:
+    made = [column(*shape) for shape in shapes]
+    jobs, starts, counts, expected, at = [], [], [], [], 0
+    for number, ((_, bits, _), (_, values)) in enumerate(zip(shapes, made, strict=True)):
+        mine = segments[: 1 + number]
+        jobs.append((len(starts), len(starts) + len(mine), bits, at))
+        for start, count in mine:
+            starts.append(start)
+            counts.append(count)
+            expected.append(values[start : start + count].view(np.uint8))
+            at += count * bits // 8
+    args = np.array(starts, np.int64), np.array(counts, np.int64), np.array(jobs, np.int64).reshape(-1)
+    for module in (native, reference):
+        found = run(module, [each for each, _ in made], *args, size=at)
+        assert np.array_equal(found, np.concatenate(expected))
+
+
+@property_test
+@given(
+    st.data(),
+    st.lists(st.integers(-2, sum(SIZES) + 2), max_size=40),
+    st.lists(st.integers(-2, 1300), min_size=4, max_size=8),
+    st.integers(0, 700),
+)
+def test_damage_is_refused_alike(data: st.DataObject, start: list[int], jobs: list[int], size: int) -> None:
+    codec = data.draw(codecs)
+    (source, side, page, first, chunks), _ = column(codec, 32, 1)
+    damaged = [source.copy(), page.copy(), first.copy(), chunks.copy()]
+    which = data.draw(st.integers(0, 3))
+    at = data.draw(st.integers(0, len(damaged[which]) - 1))
+    damaged[which][at] = data.draw(st.integers(0, 255) if which == 0 else st.integers(-9, 5000))
+    if which == 2:
+        damaged[2] = np.sort(damaged[2])  # the table comes from `index_chunks`, which never decreases
+    tables = [(damaged[0], side, damaged[1], damaged[2], damaged[3])]
+    args = np.array(start, np.int64), np.empty(0, np.int64), np.array(jobs[:4], np.int64)
+    first_answer = run(native, tables, *args, size=size)
+    second = run(reference, tables, *args, size=size)
+    assert type(first_answer) is type(second)
+    if not isinstance(second, str):
+        assert np.array_equal(first_answer, second)
