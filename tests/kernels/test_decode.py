@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fastlanes import pack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastlanes import pack
 from tiltyard.kernels.page_program import LEVEL_FLAT, LEVEL_INLINE, LEVEL_OUT_OF_LINE, LEVEL_RLE
 from tiltyard.kernels.reference import decode as reference
 

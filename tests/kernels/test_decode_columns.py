@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fastlanes import pack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastlanes import pack
 from tiltyard.kernels.page_program import (
     FIELDS,
     MINI_BLOCK,

@@ -9,8 +9,8 @@ the column.
 
 - `fixed(*column, start, count, bits, out)`: values of `bits` bits into uint8 `out`
 - `ColumnTables(src, side, pages, first, chunks)`: a column without `staged` buffers, checked once and kept
-- `fixed_columns(tables, start, count, jobs, out)`: `fixed` for each of a tuple of `ColumnTables`; a job is four
-  numbers: its segments (from, to), bits of a value, position of its values in `out`
+- `fixed_columns(tables, start, count, jobs, out)`: `fixed` for each of a tuple of `ColumnTables`; a job is
+  four numbers: its segments (from, to), bits of a value, position of its values in `out`
 - `variable(*column, start, count, offsets, out) -> int`: offsets (int32 or int64) and bytes; returns how many
   bytes there are, and leaves out what does not fit
 - `definition(*column, start, count, out)`: uint16 definition levels of items of a column without lists
