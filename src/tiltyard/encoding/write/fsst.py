@@ -14,6 +14,8 @@ I64 = npt.NDArray[np.int64]
 SAMPLE_BYTES = 32 * 1024
 SAMPLE_VALUE_BYTES = 512
 """Of a long value only so much goes into the sample, so that many values shape the table."""
+SAMPLE_ROWS = 8192
+"""So many values are looked at for the sample before those without bytes are left out."""
 TABLE_BYTES = 2312
 MIN_BYTES = 32 * 1024
 """Pages with fewer bytes do not pay for a table (the official writer's threshold)."""
@@ -31,13 +33,34 @@ def train(values: Text) -> tuple[U8, float]:
 
 def sample(values: Text) -> tuple[I64, U8]:
     """Values spread evenly over the page, together about `SAMPLE_BYTES`."""
-    lengths = np.minimum(np.diff(values.offsets), SAMPLE_VALUE_BYTES)
-    rows = np.flatnonzero(lengths)
-    wanted = max(1, int(SAMPLE_BYTES / max(1.0, float(lengths[rows].mean())))) if rows.size else 0
-    if wanted < rows.size:
-        # A low-discrepancy walk: even coverage without locking onto a period of the data.
-        rows = np.unique(rows[((np.arange(wanted) * GOLDEN) % 1.0 * rows.size).astype(np.int64)])
-    return gathered(values.data, values.offsets[:-1][rows], lengths[rows])
+    rows = _walk(values.count, min(values.count, SAMPLE_ROWS))
+    found = _up_to(values, rows)
+    if found.size < rows.size or rows.size == values.count:
+        return _sampled(values, found)
+    # Mostly empty values: those alone that have bytes.
+    filled = np.flatnonzero(np.diff(values.offsets))
+    return _sampled(values, _up_to(values, filled[_walk(filled.size, min(filled.size, SAMPLE_BYTES))]))
+
+
+def _walk(count: int, steps: int) -> I64:
+    """Steps of a low-discrepancy walk over `count` places: even coverage without locking onto a period of the
+    data. All places in order when there are as many steps.
+    """
+    if steps == count:
+        return np.arange(count)
+    return ((np.arange(steps) * GOLDEN) % 1.0 * count).astype(np.int64)
+
+
+def _up_to(values: Text, rows: I64) -> I64:
+    """The first of the rows, until they have `SAMPLE_BYTES` together; all of them when they have less."""
+    sizes = np.minimum(values.offsets[rows + 1] - values.offsets[rows], SAMPLE_VALUE_BYTES)
+    return rows[: int(np.searchsorted(np.cumsum(sizes), SAMPLE_BYTES)) + 1]
+
+
+def _sampled(values: Text, rows: I64) -> tuple[I64, U8]:
+    rows = np.unique(rows)
+    sizes = np.minimum(values.offsets[rows + 1] - values.offsets[rows], SAMPLE_VALUE_BYTES)
+    return gathered(values.data, values.offsets[rows], sizes)
 
 
 def compress(table: U8, offsets: I64, data: U8) -> tuple[I64, U8]:
