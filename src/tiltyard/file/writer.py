@@ -274,11 +274,10 @@ def _nbytes(array: Any) -> int:
 def _pieces(array: Any, page_bytes: int) -> Iterator[Any]:
     """A large array cut into pages of at least `page_bytes`, the rest last."""
     nbytes = _nbytes(array)
-    parts = nbytes // page_bytes
-    if parts < 2:
+    if nbytes <= page_bytes:
         yield array
         return
-    rows = -(-len(array) // parts)
+    rows = -(-len(array) * page_bytes // nbytes)
     if rows > ROW_STEP:
         rows = -(-rows // ROW_STEP) * ROW_STEP
     for start in range(0, len(array), max(1, rows)):

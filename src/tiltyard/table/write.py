@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 MAX_ROWS_PER_FILE = 1024 * 1024
 MAX_BYTES_PER_FILE = 90 * 1024**3
-WRITE_ROWS = (
-    1 << 16
-)  # rows handed to the file writer at once: files end on the byte limit within so many rows
+WRITE_ROWS = 1 << 16
+"""Rows handed to the file writer at once where the file may end on its limit of bytes, so that it ends within
+so many rows. Far from the limit a batch goes over whole: pages are then cut out of it without a copy.
+"""
 
 
 class Progress(Protocol):
@@ -130,7 +131,10 @@ class _FileSequence:
             self._begin_file(fitted.schema)
         writer = self._writer
         assert writer is not None
-        rows = min(WRITE_ROWS, batch.num_rows - start, self._options.max_rows_per_file - writer.rows)
+        rows = min(batch.num_rows - start, self._options.max_rows_per_file - writer.rows)
+        # A dictionary counts as a whole with each slice of its indices; then steps are small, no more.
+        if rows > WRITE_ROWS and writer.estimated_bytes + batch.nbytes >= self._options.max_bytes_per_file:
+            rows = WRITE_ROWS
         writer.write(batch if rows == batch.num_rows else batch.slice(start, rows))
         if (
             writer.rows >= self._options.max_rows_per_file
