@@ -58,7 +58,7 @@ def _up_to(values: Text, rows: I64) -> I64:
 
 
 def _sampled(values: Text, rows: I64) -> tuple[I64, U8]:
-    rows = np.unique(rows)
+    rows = np.sort(rows)
     sizes = np.minimum(values.offsets[rows + 1] - values.offsets[rows], SAMPLE_VALUE_BYTES)
     return gathered(values.data, values.offsets[rows], sizes)
 
