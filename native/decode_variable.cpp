@@ -129,21 +129,14 @@ int64_t piece(Span in, int64_t items, int64_t lo, int64_t n, const SymbolTable* 
   return at;
 }
 
+// Appends the values of segments: offsets[1] to offsets[items], of which there is room for `slots`, and their bytes
+// from `bytes` on, which grows. Returns the items.
 template <typename T>
-int64_t variable(In<uint8_t> src, In<uint8_t> aux, In<int64_t> staged, In<uint8_t> side, In<int64_t> pages,
-                 In<int64_t> first, In<int64_t> chunks, In<int64_t> start, In<int64_t> count, Out<T> offsets_,
-                 Out<uint8_t> out_) {
-  Column column(src, aux, staged, side, pages, first, chunks);
-  Segments segments(start, count);
-  T* offsets = offsets_.data();
-  uint8_t* out = out_.data();
-  const int64_t slots = int64_t(offsets_.size()) - 1, room = int64_t(out_.size());
-  require(slots >= 0, "no room for offsets");
-  nb::gil_scoped_release release;
+int64_t append(const Column& column, const Segments& segments, T* offsets, int64_t slots, uint8_t* out, int64_t room,
+               int64_t& bytes) {
   SymbolTable table;
-  int64_t table_page = -1, bytes = 0;
-  offsets[0] = 0;
-  for_pieces(column, segments, [&](const Chunk& chunk, int64_t lo, int64_t n, int64_t at) {
+  int64_t table_page = -1;
+  return for_pieces(column, segments, [&](const Chunk& chunk, int64_t lo, int64_t n, int64_t at) {
     require(n <= slots - at, "output smaller than the items that were asked for");
     const int64_t* p = column.page(chunk.page);
     T* to = offsets + at;
@@ -176,6 +169,41 @@ int64_t variable(In<uint8_t> src, In<uint8_t> aux, In<int64_t> staged, In<uint8_
                 ? piece<uint64_t, T>(chunk.value[0], chunk.items, lo, n, symbols, to, bytes, out, room)
                 : piece<uint32_t, T>(chunk.value[0], chunk.items, lo, n, symbols, to, bytes, out, room);
   });
+}
+
+template <typename T>
+int64_t variable(In<uint8_t> src, In<uint8_t> aux, In<int64_t> staged, In<uint8_t> side, In<int64_t> pages,
+                 In<int64_t> first, In<int64_t> chunks, In<int64_t> start, In<int64_t> count, Out<T> offsets_,
+                 Out<uint8_t> out_) {
+  Column column(src, aux, staged, side, pages, first, chunks);
+  Segments segments(start, count);
+  T* offsets = offsets_.data();
+  uint8_t* out = out_.data();
+  const int64_t slots = int64_t(offsets_.size()) - 1, room = int64_t(out_.size());
+  require(slots >= 0, "no room for offsets");
+  nb::gil_scoped_release release;
+  int64_t bytes = 0;
+  offsets[0] = 0;
+  append(column, segments, offsets, slots, out, room, bytes);
+  return bytes;
+}
+
+// One column of many files: segment i is of tables[i].
+template <typename T>
+int64_t variable_columns(nb::tuple tables, In<int64_t> start, In<int64_t> count, Out<T> offsets_, Out<uint8_t> out_) {
+  std::vector<const Column*> columns;
+  for (nb::handle each : tables) columns.push_back(&nb::cast<const ColumnTables&>(each).column);
+  const Segments segments(start, count);
+  require(segments.count && segments.size == int64_t(columns.size()), "segments and columns differ in number");
+  T* offsets = offsets_.data();
+  uint8_t* out = out_.data();
+  const int64_t slots = int64_t(offsets_.size()) - 1, room = int64_t(out_.size());
+  require(slots >= 0, "no room for offsets");
+  nb::gil_scoped_release release;
+  int64_t bytes = 0, at = 0;
+  offsets[0] = 0;
+  for (int64_t i = 0; i < segments.size; i++)
+    at += append(*columns[size_t(i)], segments.part(i, i + 1), offsets + at, slots - at, out, room, bytes);
   return bytes;
 }
 
@@ -259,6 +287,8 @@ int64_t gather_strings(In<uint32_t> index_, In<int64_t> dict_offsets, In<uint8_t
 void register_variable(nb::module_& m) {
   m.def("variable", &variable<int32_t>);
   m.def("variable", &variable<int64_t>);
+  m.def("variable_columns", &variable_columns<int32_t>);
+  m.def("variable_columns", &variable_columns<int64_t>);
   m.def("gather_variable", &gather_variable<int32_t>);
   m.def("gather_variable", &gather_variable<int64_t>);
   m.def("gather_strings", &gather_strings<int32_t>);

@@ -17,6 +17,7 @@ from tiltyard.kernels.page_program import (
     VALUE_FLAT,
     VALUE_INLINE,
     VALUE_NONE,
+    VALUE_VARIABLE,
     P,
 )
 from tiltyard.kernels.reference import decode as reference
@@ -132,3 +133,51 @@ def test_damage_is_refused_alike(data: st.DataObject, start: list[int], jobs: li
     assert type(first_answer) is type(second)
     if not isinstance(second, str):
         assert np.array_equal(first_answer, second)
+
+
+def text(values: list[bytes]) -> tuple[np.ndarray, ...]:
+    """The tables of a column of one chunk of strings."""
+    offsets = np.cumsum([4 * (len(values) + 1), *map(len, values)]).astype(np.uint32)
+    data = offsets.tobytes() + b"".join(values)
+    head = np.array([0, len(data) % 65536, len(data) // 65536, 0], np.uint16).tobytes()
+    page = np.zeros(FIELDS, np.int64)
+    page[P.KIND], page[P.LARGE], page[P.BUFFERS] = MINI_BLOCK, 1, 1
+    page[P.VALUE_CODEC], page[P.OFFSET_BITS], page[P.ROWS] = VALUE_VARIABLE, 32, len(values)
+    source = np.frombuffer(head + data + bytes(-len(data) % 8), np.uint8)
+    chunks = np.array([0, len(source), 0], np.int64)
+    return source, np.empty(0, np.uint8), page, np.array([0, len(values)], np.int64), chunks
+
+
+@property_test
+@given(
+    st.lists(st.lists(st.binary(max_size=30), min_size=1, max_size=9), min_size=1, max_size=4),
+    st.integers(0, 200),
+    st.integers(0, 3),
+    st.sampled_from([np.int32, np.int64]),
+    st.data(),
+)
+def test_strings_of_several_files_stand_side_by_side(
+    files: list[list[bytes]], room: int, missing: int, offset_type: Any, data: st.DataObject
+) -> None:
+    start = [data.draw(st.integers(0, len(each))) for each in files]
+    count = [data.draw(st.integers(0, len(each) - low)) for each, low in zip(files, start, strict=True)]
+    kept = [each[low : low + n] for each, low, n in zip(files, start, count, strict=True)]
+    values = [value for each in kept for value in each]
+    answers = []
+    for module in (native, reference):
+        offsets = np.zeros(max(1, len(values) + 1 - missing), offset_type)
+        out = np.zeros(room, np.uint8)
+        tables = tuple(module.ColumnTables(*text(each)) for each in files)
+        try:
+            size = module.variable_columns(
+                tables, np.array(start, np.int64), np.array(count, np.int64), offsets, out
+            )
+        except ValueError:
+            answers.append(None)
+            continue
+        answers.append((size, offsets.tolist(), out[:size].tobytes()))
+    assert answers[0] == answers[1]
+    if missing == 0 or not values:
+        assert answers[0] is not None
+        assert answers[0][0] == sum(map(len, values))
+        assert answers[0][2] == b"".join(values)[:room]

@@ -126,6 +126,7 @@ class ColumnTable:
         self.levels_used = built.levels_used
         self.has_levels = built.levels_used != {0}
         self.handle = kernels.ColumnTables(source, self.side, self.pages, self.first, self.chunks)
+        self._stored = -1
         self.reserve = 0.0  # decoded bytes per encoded byte that earlier reads saw
 
     @property
@@ -133,6 +134,13 @@ class ColumnTable:
         """Bytes that the tables take."""
         held = sum(a.nbytes for a in (self.pages, self.chunks, self.first, self.started, self.side))
         return held + (0 if self.dictionary is None else self.dictionary.data.nbytes)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of all chunks."""
+        if self._stored < 0:
+            self._stored = int(self.chunk_size.sum())
+        return self._stored
 
     # -- reading ---------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from tiltyard.errors import CorruptFile, RowOutOfRange, TiltyardError, Unsupport
 from tiltyard.file.assemble import LeafPlan, Node, Planner
 from tiltyard.file.column import ColumnTable, Rows, extremes
 from tiltyard.file.direct import Direct
+from tiltyard.file.together import can_join
 from tiltyard.file.values import Leaf, LeafReader, type_facts
 from tiltyard.file.verify import verify_checksums
 from tiltyard.format.container import FileTail, FileVersion, parse_tail
@@ -64,6 +65,12 @@ def _layers(above: tuple[bool, ...]) -> Layers:
     return Layers.of((False, *reversed(above)))
 
 
+def _together(fields: Sequence[Field], leaves: list[LeafPlan]) -> tuple[LeafReader, ...] | None:
+    readers = tuple([leaf.reader for leaf in leaves])
+    alike = len(readers) == len(fields) and all(field.is_leaf for field in fields)
+    return readers if alike and all(can_join(reader) for reader in readers) else None
+
+
 @dataclass(frozen=True, slots=True)
 class _Plan:
     """How one choice of fields is read from a file."""
@@ -74,6 +81,8 @@ class _Plan:
     leaves: list[LeafPlan]
     take: Direct
     range: Direct
+    together: tuple[LeafReader, ...] | None
+    """The column of each field, where whole files of such columns can be read together."""
 
 
 class FileReader:
@@ -150,6 +159,15 @@ class FileReader:
         starts = [leaf.reader.table.page_rows[:-1] // leaf.scale for leaf in leaves]
         return np.unique(np.concatenate(starts)) if starts else np.zeros(1, np.int64)
 
+    def whole(
+        self, fields: Sequence[Field], columns: Mapping[int, int] | None
+    ) -> tuple[LeafReader, ...] | None:
+        """The columns of the fields, one each, where `together.read_together` can read them; else None."""
+        try:
+            return self._plan(fields, columns).together
+        except TiltyardError as error:
+            raise self._named(error) from error
+
     def verify(self) -> bool:
         """Check the file's checksums (D8): False where it carries none. Raises `CorruptFile`."""
         return verify_checksums(self._source, self._tail)
@@ -189,7 +207,8 @@ class FileReader:
                 )
         leaves = planner.leaves
         take, range_ = Direct(leaves, ranges=False), Direct(leaves, ranges=True)
-        made = _Plan(tuple(fields), columns, nodes, leaves, take, range_)
+        together = _together(fields, leaves)
+        made = _Plan(tuple(fields), columns, nodes, leaves, take, range_, together)
         self._plans = [*self._plans, made][-MAX_PLANS:]
         return made
 

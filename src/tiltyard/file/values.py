@@ -122,6 +122,8 @@ class LeafReader:
         self.bitmaps = [table.bitmap_programs(level) for level in range(len(self.dims))]
 
         self.direct = self._is_direct()
+        #: Whether rows are strings in place, and nothing else.
+        self.plain_strings = self.varying and table.uniform == PLAIN and self._is_bare()
         self.stored_bits = INDEX_BITS if table.uniform == DICTIONARY else self.bits
 
     def _is_direct(self) -> bool:
@@ -129,14 +131,18 @@ class LeafReader:
         decompress.
         """
         table, facts = self.table, self.facts
-        if table.uniform not in (PLAIN, DICTIONARY) or table.any_staged or table.has_levels:
+        if table.uniform not in (PLAIN, DICTIONARY) or not self._is_bare():
             return False
-        if table.layers.max_rep or facts.struct or facts.dictionary or not self.bits or self.bits % 8:
+        if facts.struct or facts.dictionary or not self.bits or self.bits % 8:
             return False
         if any(bitmap is not None for bitmap in self.bitmaps):
             return False
         items = table.dictionary
         return table.uniform == PLAIN or (items is not None and items.n > 0 and not self.dims)
+
+    def _is_bare(self) -> bool:
+        table = self.table
+        return not (table.any_staged or table.has_levels or table.layers.max_rep)
 
     def wrap(self, session: Session, n: int, memory: npt.NDArray[np.uint8], buffer: Any) -> Any:
         """The `pa.Array` of `n` decoded values of `stored_bits` bits; for columns that are `direct`."""

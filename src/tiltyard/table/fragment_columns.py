@@ -148,15 +148,22 @@ class FragmentColumns:
                 path=path,
             ) from error
 
+    def whole(self, fragment: Fragment) -> tuple[FileReader, Part] | None:
+        """The one file that holds all fields, and which part of it; None where it takes several."""
+        layout = self.layout(fragment)
+        if not layout.whole:
+            return None
+        part = layout.parts[0]
+        return self.open(fragment, fragment.files[part.file]), part
+
     def read(self, fragment: Fragment, rows: Rows) -> list[Any]:
         """One `pa.Array` per field, of the rows at these physical offsets (a slice or int64 offsets)."""
-        layout = self.layout(fragment)
-        if layout.whole:
-            part = layout.parts[0]
-            found: list[Any] = self.open(fragment, fragment.files[part.file]).read(
-                part.fields, part.columns, rows
-            )
+        whole = self.whole(fragment)
+        if whole is not None:
+            file, part = whole
+            found: list[Any] = file.read(part.fields, part.columns, rows)
             return found
+        layout = self.layout(fragment)
         read = [
             self.open(fragment, fragment.files[part.file]).read(part.fields, part.columns, rows)
             for part in layout.parts

@@ -12,9 +12,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tiltyard.format.schema import Field
-from tiltyard.table.fragment_columns import FragmentColumns, Rows
+from tiltyard.table.fragment_columns import FragmentColumns, Part, Rows
 
 if TYPE_CHECKING:
+    from tiltyard.file.reader import FileReader
     from tiltyard.format.fragment import Fragment
     from tiltyard.session import Session
     from tiltyard.table.snapshot import Snapshot
@@ -43,6 +44,10 @@ class Gather:
             if members:
                 columns = FragmentColumns.of(snapshot, tuple([fields[i] for i in members]))
                 self._groups.append((width, members, columns))
+
+    def whole(self, fragment: Fragment) -> tuple[FileReader, Part] | None:
+        """See `FragmentColumns.whole`."""
+        return self._all.whole(fragment) if self.fields else None
 
     def read(self, fragment: Fragment, rows: Rows) -> list[Any]:
         """One `pa.Array` per field. `rows`: a slice, or ascending physical offsets (int64, not empty)."""

@@ -295,7 +295,7 @@ def _positions(snapshot: Snapshot, ids: Sequence[int] | None) -> list[int] | Non
 
 
 def _read_units(reader: UnitReader, units: list[Unit]) -> list[Any]:
-    return [batch for unit in units for batch in reader.read(unit)]
+    return reader.read_all(units)
 
 
 def _count_units(reader: UnitReader, units: list[Unit]) -> int:

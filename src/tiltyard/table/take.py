@@ -237,12 +237,8 @@ class Taker:
         """The common case, a fragment in one file with nothing deleted, is then read without any planning."""
         if not self.projection.direct or not self.projection.fields or fragment.deletion is not None:
             return None
-        layout = self._columns.layout(fragment)
-        if not layout.whole:
-            return None
-        part = layout.parts[0]
-        found = (self._columns.open(fragment, fragment.files[part.file]), part)
-        if len(self._plain) < FILES_KEPT:
+        found = self._columns.whole(fragment)
+        if found is not None and len(self._plain) < FILES_KEPT:
             self._plain[position] = found
         return found
 

@@ -6,16 +6,18 @@ would overflow 32-bit offsets is halved until it fits (case E12).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tiltyard.errors import BatchTooLarge
+from tiltyard.file.together import read_together
 from tiltyard.format.fragment import Fragment
 from tiltyard.table.deletions import load_deletions, rows_to_read
-from tiltyard.table.fragment_columns import Rows
+from tiltyard.table.fragment_columns import Part, Rows
 from tiltyard.table.gather import Gather, keep_rows
 from tiltyard.table.plan import Unit, halves
 from tiltyard.table.projection import ROW_ADDRESS, ROW_ID, Output, Projection, for_expression
@@ -23,7 +25,11 @@ from tiltyard.table.system_columns import system_column
 
 if TYPE_CHECKING:
     from tiltyard.expr import Expr
+    from tiltyard.file.reader import FileReader
     from tiltyard.table.snapshot import Snapshot
+
+SMALL_ROWS = 4096  # rows of a fragment that is read together with its neighbours
+JOINED_ROWS = 1 << 16  # rows after which a shared batch takes no further fragment
 
 Positions = npt.NDArray[np.int64]
 
@@ -81,6 +87,48 @@ class UnitReader:
             left, right = halves(unit)
             return self.read(left) + self.read(right)
         return [] if batch is None else [batch]
+
+    def read_all(self, units: Sequence[Unit]) -> list[Any]:
+        """The rows of the units as batches in order; small whole fragments that follow each other share
+        one.
+        """
+        if self._predicate is not None or not self.projection.direct or len(units) == 1:
+            return [batch for unit in units for batch in self.read(unit)]
+        batches: list[Any] = []
+        pending: list[tuple[Unit, FileReader, Part]] = []
+        rows = 0
+        for unit in units:
+            small = self._small(unit)
+            if pending and (small is None or small[1] is not pending[0][2] or rows > JOINED_ROWS):
+                batches += self._joined(pending)
+                pending, rows = [], 0
+            if small is None:
+                batches += self.read(unit)
+            else:
+                pending.append((unit, *small))
+                rows += unit.rows
+        return batches + self._joined(pending)
+
+    def _small(self, unit: Unit) -> tuple[FileReader, Part] | None:
+        """The file of a small fragment that the unit reads whole, and what to read from it."""
+        if unit.start or unit.rows > SMALL_ROWS:
+            return None
+        fragment = self.snapshot.fragments[unit.fragment]
+        if fragment.deletion is not None or unit.rows != fragment.physical_rows:
+            return None
+        return self._columns.whole(fragment)
+
+    def _joined(self, files: list[tuple[Unit, FileReader, Part]]) -> list[Any]:
+        if len(files) > 1:
+            columns = [file.whole(part.fields, part.columns) for _, file, part in files]
+            rows = [file.num_rows for _, file, _ in files]
+            if all(columns) and rows == [unit.rows for unit, _, _ in files]:
+                try:
+                    arrays = read_together(self.snapshot.session, cast(Any, columns), rows)
+                    return [batch_of(arrays, self.projection.schema, sum(rows))]
+                except (ValueError, BatchTooLarge):
+                    pass  # one by one then: that reads what can be read, and names the file that is damaged
+        return [batch for unit, _, _ in files for batch in self.read(unit)]
 
     def count(self, unit: Unit) -> int:
         """How many of the unit's rows pass the predicate."""

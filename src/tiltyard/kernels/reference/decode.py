@@ -17,7 +17,12 @@ from tiltyard.kernels.reference.decode_levels import (
     unravel_lists,
 )
 from tiltyard.kernels.reference.decode_page import index_chunks
-from tiltyard.kernels.reference.decode_text import gather_strings, gather_variable, variable
+from tiltyard.kernels.reference.decode_text import (
+    gather_strings,
+    gather_variable,
+    variable,
+    variable_columns,
+)
 from tiltyard.kernels.reference.decode_zip import zip_rows
 
 __all__ = [
@@ -37,5 +42,6 @@ __all__ = [
     "unravel_items",
     "unravel_lists",
     "variable",
+    "variable_columns",
     "zip_rows",
 ]

@@ -17,6 +17,7 @@ from tiltyard.kernels.page_program import (
     VALUE_VARIABLE,
     P,
 )
+from tiltyard.kernels.reference.decode_fixed import ColumnTables
 from tiltyard.kernels.reference.decode_page import I64, Bytes, Column, cut, require
 
 Offsets = npt.NDArray[np.signedinteger]
@@ -86,11 +87,28 @@ def variable(
     out: Bytes,
 ) -> int:
     """See `kernels.decode`."""
+    require(len(offsets) >= 1, "no room for offsets")
     column = Column(src, aux, staged, side, pages, first, chunks)
+    return _finish(_strings(column, start, count, len(offsets) - 1), offsets, out)
+
+
+def variable_columns(
+    tables: tuple[ColumnTables, ...], start: I64, count: I64, offsets: Offsets, out: Bytes
+) -> int:
+    """See `kernels.decode`."""
+    require(len(start) == len(count) == len(tables), "segments and columns differ in number")
     require(len(offsets) >= 1, "no room for offsets")
     parts: list[bytes] = []
+    for i, table in enumerate(tables):
+        column = Column(*table.arrays)
+        parts += _strings(column, start[i : i + 1], count[i : i + 1], len(offsets) - 1 - len(parts))
+    return _finish(parts, offsets, out)
+
+
+def _strings(column: Column, start: I64, count: I64, slots: int) -> list[bytes]:
+    parts: list[bytes] = []
     for chunk, low, n, at in column.pieces(start, count):
-        require(n <= len(offsets) - 1 - at, "output smaller than the items that were asked for")
+        require(n <= slots - at, "output smaller than the items that were asked for")
         p = column.page(chunk.page)
         codec = int(p[P.VALUE_CODEC])
         if codec == VALUE_NONE:
@@ -107,7 +125,7 @@ def variable(
             symbols = Symbols(cut(column.side, int(p[P.SIDE_POS]), int(p[P.SIDE_LEN]), "symbol table"))
             found = [symbols.decode(each) for each in found]
         parts += found
-    return _finish(parts, offsets, out)
+    return parts
 
 
 def _chunk_strings(data: Bytes, items: int, width: int, low: int, n: int) -> list[bytes]:

@@ -1,0 +1,70 @@
+"""Scans of many tiny fragments, which are read together where their columns allow it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import tiltyard.lance as lance
+from tiltyard.errors import CorruptFile
+from tiltyard.session import Session
+
+
+def table(start: int, rows: int, *, nulls: bool = False) -> Any:
+    number = list(range(start, start + rows))
+    return pa.table(
+        {
+            "id": pa.array(number, pa.int64()),
+            "small": pa.array([None if nulls and i % 3 == 0 else i % 100 for i in number], pa.int16()),
+            "text": pa.array([f"value {i}" * (i % 5) for i in number]),
+            "vector": pa.array([[i, 1, 2] for i in number], pa.list_(pa.float32(), 3)),
+        }
+    )
+
+
+def write(path: str, parts: list[Any]) -> Any:
+    for part in parts:
+        ds = lance.write_dataset(part, path, mode="append")
+    return ds
+
+
+@pytest.mark.parametrize("columns", [["id"], ["text"], ["id", "small", "text"], None])
+def test_rows_of_tiny_fragments_come_in_order(tmp_path: Path, columns: list[str] | None) -> None:
+    parts = [table(10 * i, 1 + i % 9) for i in range(25)]
+    ds = write(str(tmp_path / "t.lance"), parts)
+    expected = pa.concat_tables(parts)
+    expected = expected if columns is None else expected.select(columns)
+    found = ds.to_table(columns=columns)
+    assert found.combine_chunks().equals(expected.combine_chunks())
+    batches = list(ds.to_batches(columns=columns, batch_size=7))
+    assert max(batch.num_rows for batch in batches) <= 7
+    assert pa.Table.from_batches(batches).combine_chunks().equals(expected.combine_chunks())
+    assert ds.to_table(columns=columns, offset=30, limit=40).to_pylist() == expected.slice(30, 40).to_pylist()
+
+
+def test_neighbours_share_a_chunk_and_others_stand_apart(tmp_path: Path) -> None:
+    parts = [table(10 * i, 10, nulls=i in (3, 4)) for i in range(8)]
+    ds = write(str(tmp_path / "t.lance"), parts)
+    columns = ["id", "small", "text"]
+    assert ds.to_table(columns=["id", "text"])["id"].num_chunks == 1
+    assert ds.to_table(columns=columns).to_pylist() == pa.concat_tables(parts).select(columns).to_pylist()
+    ds.delete("id = 25 or id = 71")
+    expected = pa.concat_tables(parts).select(columns).to_pylist()
+    expected = [row for row in expected if row["id"] not in (25, 71)]
+    assert ds.to_table(columns=columns).to_pylist() == expected
+    assert ds.to_table(columns=["id"], with_row_id=True)["_rowid"].to_pylist()[9:11] == [9, 1 << 32]
+
+
+def test_the_damaged_file_among_many_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    write(str(path), [table(10 * i, 10) for i in range(6)])
+    victim = sorted((path / "data").iterdir())[2]
+    data = np.frombuffer(victim.read_bytes(), np.uint8).copy()
+    data[: len(data) // 4] = 0xFF
+    victim.write_bytes(data.tobytes())
+    with pytest.raises(CorruptFile, match=victim.name):
+        lance.dataset(str(path), session=Session()).to_table(columns=["text"])
