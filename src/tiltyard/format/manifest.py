@@ -215,8 +215,10 @@ def _writer_version(m: Any) -> WriterVersion:
     )
 
 
-def encode_manifest(manifest: Manifest, transaction: Transaction | None) -> list[bytes]:
-    """The buffers of a manifest file, in order. A transaction above 20 MiB is left to its own file."""
+def encode_manifest(manifest: Manifest, transaction: Transaction | bytes | None) -> list[bytes]:
+    """The buffers of a manifest file, in order. A transaction (or its bytes) above 20 MiB is left to its own
+    file.
+    """
     parts: list[bytes] = []
     at = 0
 
@@ -228,12 +230,12 @@ def encode_manifest(manifest: Manifest, transaction: Transaction | None) -> list
         return start
 
     index_section = place(encode_index_section(manifest.indices)) if manifest.indices else None
-    inline = transaction.encode() if transaction is not None else None
+    inline = transaction.encode() if isinstance(transaction, Transaction) else transaction
     if inline is not None and len(inline) > MAX_INLINE_TRANSACTION_BYTES:
         inline = None
     transaction_section = None if inline is None else place(inline)
     # The message in ascending order of fields: schema, fragments (encoded once, kept), everything else.
-    head = pb.Manifest(fields=manifest.schema.to_messages()).SerializeToString(deterministic=True)
+    head = manifest.schema.encode_fields()
     fragments = manifest.fragments.encode()
     rest = _rest_message(manifest, index_section, transaction_section).SerializeToString(deterministic=True)
     parts.append(_LENGTH.pack(len(head) + len(fragments) + len(rest)))

@@ -159,6 +159,7 @@ class Schema:
     metadata: Mapping[str, bytes] = field(default_factory=dict)
     _arrow: Any = field(default=None, init=False, repr=False, compare=False)
     _by_id: Any = field(default=None, init=False, repr=False, compare=False)
+    _wire: Any = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def arrow(self) -> Any:
@@ -313,8 +314,21 @@ class Schema:
         return [_to_message(each) for each in self.walk()]
 
     def encode(self) -> bytes:
-        """The bytes of the wire schema (fields and metadata)."""
-        return _encode(self.to_messages(), self.metadata)
+        """The bytes of the wire schema (fields and metadata), made once."""
+        return self._encoded()[1]
+
+    def encode_fields(self) -> bytes:
+        """The bytes of the fields alone as field 1 of a message, made once: how a wire schema and a manifest
+        begin.
+        """
+        return self._encoded()[0]
+
+    def _encoded(self) -> tuple[bytes, bytes]:
+        if self._wire is None:
+            messages = self.to_messages()
+            object.__setattr__(self, "_wire", (_encode(messages, {}), _encode(messages, self.metadata)))
+        made: tuple[bytes, bytes] = self._wire
+        return made
 
 
 def _encode(messages: list[Any], metadata: Mapping[str, bytes]) -> bytes:

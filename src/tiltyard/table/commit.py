@@ -226,7 +226,7 @@ class _Commit:
 
     def _round(self, catching_up: CatchingUp) -> Snapshot | None:
         """One round; None when another writer took the version."""
-        if not self.strict:
+        if not self.strict and self._has_followers(catching_up):
             catching_up.read_ahead(latest(self.store, self.session).version)
         with ExitStack() as turn:
             our_turn = self._queue(turn)
@@ -242,6 +242,11 @@ class _Commit:
                     return landed
                 self.transaction = catching_up.transaction
             return self._publish(current, catching_up.base, our_turn)
+
+    def _has_followers(self, catching_up: CatchingUp) -> bool:
+        """Whether somebody has followed the version that we know: one look, for mostly nobody has."""
+        naming = catching_up.base.location.naming
+        return self.store.exists(names.manifest_path(catching_up.checked + 1, naming))
 
     def _queue(self, turn: ExitStack) -> bool:
         """Wait for our turn at the turnstile, held by `turn`; whether it came.
@@ -349,8 +354,9 @@ class _Commit:
     def _put(self, manifest: Manifest, location: VersionLocation) -> Created:
         """Publish the manifest; WON and EXISTS come back, the other two answers are raised."""
         transaction = self.transaction
-        inline: Transaction | None = transaction
-        if len(data := transaction.encode()) > MAX_INLINE_TRANSACTION_BYTES:
+        data = transaction.encode()
+        inline: bytes | None = data
+        if len(data) > MAX_INLINE_TRANSACTION_BYTES:
             inline = None
             name = names.transaction_name(transaction.read_version, transaction.uuid)
             # The same transaction has the same bytes, so an earlier attempt's file is replaced by itself. It

@@ -73,9 +73,9 @@ def write_fragments(
     `SchemaMismatch`, `InvalidInput` and store errors; then no file of this call is left.
     """
     options.check()
-    if arrow_schema is not None:
-        _fit(schema, arrow_schema, options.version)
     session = _FileSequence(store, schema, options, progress)
+    if arrow_schema is not None:
+        session.fit_for(arrow_schema)
     try:
         for batch in batches:
             session.add(batch)
@@ -110,7 +110,7 @@ class _FileSequence:
     def add(self, batch: Any) -> None:
         if batch.num_rows == 0:
             return
-        fitted = self._fit_for(batch.schema)
+        fitted = self.fit_for(batch.schema)
         if self._current is not None and fitted.schema.fields != self._current.schema.fields:
             self._end_file()  # batches that bring other columns need a file of their own
         self._current = fitted
@@ -119,7 +119,8 @@ class _FileSequence:
         while start < whole.num_rows:
             start += self._write_some(whole, start, fitted)
 
-    def _fit_for(self, arrow_schema: Any) -> Fit:
+    def fit_for(self, arrow_schema: Any) -> Fit:
+        """How data of an Arrow schema fits; worked out once for each."""
         key = arrow_schema.remove_metadata()
         found = self._fits.get(key)
         if found is None:

@@ -34,18 +34,21 @@ def mini_block_page(
     `dictionary`: encoding, block and number of items that the chunks' indices point into.
     """
     large = large_chunks(version)
-    ends = _level_ends(levels, chunks.items)
-    counts = shares(ends)
     has_levels = levels.rep is not None or levels.def_ is not None
-    if has_levels and int(counts.max()) > MAX_CHUNK_LEVELS:
-        raise ChunkOverflowError
+    if has_levels:
+        ends = _level_ends(levels, chunks.items)
+        counts = shares(ends)
+        if int(counts.max()) > MAX_CHUNK_LEVELS:
+            raise ChunkOverflowError
+    else:
+        ends, counts = NO_ROWS, np.zeros_like(chunks.items)
     rep, rep_bytes, rep_ends = _part(levels.rep, ends, large)
     def_, def_bytes, def_ends = _part(levels.def_, ends, large)
     sizes = _chunk_sizes(rep_ends, def_ends, chunks, large)
     words = np.empty(chunks.items.size * (4 if large else 2), np.uint8)
     out = np.empty(int(sizes.sum()), np.uint8)
     kernels.mini_block(
-        counts if has_levels else np.zeros_like(counts),
+        counts,
         rep_bytes,
         rep_ends,
         def_bytes,
@@ -113,5 +116,6 @@ def _chunk_sizes(rep_ends: I64, def_ends: I64, chunks: Chunks, large: bool) -> I
 def _logs(items: I64) -> U8:
     """log2 of the values of each chunk; 0 for the last."""
     logs = np.zeros(items.size, np.uint8)
-    logs[:-1] = np.log2(items[:-1]).astype(np.uint8)
+    if items.size > 1:
+        logs[:-1] = np.log2(items[:-1]).astype(np.uint8)
     return logs
