@@ -4,7 +4,89 @@
 // an item layer has one level, a list layer two (null, then empty). Pages that declare fewer are mapped.
 #include "decode_page.h"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 namespace tiltyard {
+namespace {
+
+constexpr int GROUP = 16;             // levels that are looked at together, one bit each
+constexpr int64_t COUNTED = 1 << 14;  // levels counted in 16 bits
+
+// Bit i: v[i] <= most.
+inline unsigned at_most(const uint16_t* v, uint16_t most) {
+#if defined(__SSE2__)
+  const __m128i limit = _mm_set1_epi16(int16_t(most)), zero = _mm_setzero_si128();
+  const __m128i* p = reinterpret_cast<const __m128i*>(v);
+  const __m128i a = _mm_cmpeq_epi16(_mm_subs_epu16(_mm_loadu_si128(p), limit), zero);
+  const __m128i b = _mm_cmpeq_epi16(_mm_subs_epu16(_mm_loadu_si128(p + 1), limit), zero);
+  return unsigned(_mm_movemask_epi8(_mm_packs_epi16(a, b)));
+#else
+  unsigned bits = 0;
+  for (int i = 0; i < GROUP; i++) bits |= unsigned(v[i] <= most) << i;
+  return bits;
+#endif
+}
+
+TY_CLONES int64_t count_at_most(const uint16_t* v, int64_t n, uint16_t most) {
+  int64_t total = 0;
+  for (int64_t from = 0; from < n; from += COUNTED) {
+    const int64_t to = std::min(n, from + COUNTED);
+    uint16_t part = 0;
+    for (int64_t i = from; i < to; i++) part = uint16_t(part + (v[i] <= most));
+    total += part;
+  }
+  return total;
+}
+
+TY_CLONES uint16_t greatest(const uint16_t* v, int64_t n) {
+  uint16_t worst = 0;
+  for (int64_t i = 0; i < n; i++) worst = std::max(worst, v[i]);
+  return worst;
+}
+
+// Bits set among 16; the instruction for it is not on every machine.
+inline int ones(unsigned v) {
+  v -= (v >> 1) & 0x5555;
+  v = (v & 0x3333) + ((v >> 2) & 0x3333);
+  v = (v + (v >> 4)) & 0x0F0F;
+  return int((v + (v >> 8)) & 0x1F);
+}
+
+// Appends bits to a bitmap that has room for `room` of them; the rest of the last byte becomes zero.
+struct BitWriter {
+  uint8_t* out;
+  int64_t room;
+  int64_t size = 0;
+  uint64_t held = 0;
+
+  void append(uint64_t bits, int n) {  // n <= 16, no bit above n
+    require(n <= room - size, "bitmap smaller than its layer");
+    const int fill = int(size & 31);
+    held |= bits << fill;
+    size += n;
+    if (fill + n >= 32) {
+      const uint32_t word = uint32_t(held);
+      std::memcpy(out + (size - (size & 31)) / 8 - 4, &word, 4);
+      held >>= 32;
+    }
+  }
+  void finish() {
+    for (int64_t at = size & ~int64_t(31); at < size; at += 8, held >>= 8) out[at / 8] = uint8_t(held);
+  }
+};
+
+// The bits of `bits` at the places of `kept`, side by side.
+inline unsigned squeeze(unsigned bits, unsigned kept) {
+  if (kept == (1u << GROUP) - 1) return bits;
+  if ((bits & kept) == kept) return (1u << ones(kept)) - 1;
+  unsigned found = 0;
+  for (int n = 0; kept; kept &= kept - 1) found |= ((bits >> __builtin_ctz(kept)) & 1) << n++;
+  return found;
+}
+
+}  // namespace
 
 // A count that the bytes cannot hold would be an allocation bomb.
 void check_level_count(int64_t codec, Span in, int64_t count) {
@@ -54,6 +136,8 @@ void decode_levels(int64_t codec, int64_t bits, Span in, int64_t count, int64_t 
           std::memcpy(out, packed + from * 2, size_t(m) * 2);
         } else if (m < 16) {
           for (int64_t i = 0; i < m; i++) out[i] = uint16_t(unpack_one(16, packed, int(bits), from + i));
+        } else if (m == BLOCK) {
+          unpack_block(16, packed, int(bits), out);
         } else {
           unpack_block(16, packed, int(bits), block);
           std::memcpy(out, block + from, size_t(m) * 2);
@@ -94,8 +178,7 @@ void decode_levels(int64_t codec, int64_t bits, Span in, int64_t count, int64_t 
 void map_levels(const Column& column, const int64_t* page, uint16_t* levels, int64_t n) {
   Span lut = Column::cut(column.side, page[LUT_POS], page[LUT_LEN], "level map outside of its table");
   const int64_t known = lut.size / 2;
-  uint16_t worst = 0;
-  for (int64_t i = 0; i < n; i++) worst = std::max(worst, levels[i]);
+  const uint16_t worst = greatest(levels, n);
   require(n == 0 || worst < known, "level that no layer of the page has");
   bool same = true;
   for (int64_t d = 0; d <= worst && d < known; d++) same = same && load(lut.data + 2 * d, 2) == uint64_t(d);
@@ -232,9 +315,7 @@ int64_t rows(In<uint8_t> src, In<uint8_t> aux, In<int64_t> staged, In<uint8_t> s
           if (rep[high] == top && seen++ == stop) break;
       }
       const int64_t m = high - low;
-      int64_t items = 0;
-      for (int64_t i = low; i < high; i++) items += def[i] <= visible;
-      counts[s] += items;
+      counts[s] += count_at_most(def + low, m, visible);
       if (m <= room - at) {
         std::memcpy(rep_out + at, rep + low, size_t(m) * 2);
         std::memcpy(def_out + at, def + low, size_t(m) * 2);
@@ -277,22 +358,26 @@ nb::tuple unravel_items(In<uint16_t> rep_, In<uint16_t> def_, int64_t depth, int
       valid += __builtin_popcount(byte);
       slots = n;
     } else {
-      unsigned byte = 0;
-      int64_t seen = 0;
-      for (int64_t i = 0; i < n; i++) {
+      BitWriter bits{out, room};
+      int64_t seen = 0, i = 0;
+      if (stride == 1 && cut >= 0 && cut <= 0xFFFF && level > 0 && level <= 0x10000 && depth >= 0 && depth <= 0x10000) {
+        for (; i + GROUP <= n; i += GROUP) {
+          unsigned own = at_most(def + i, uint16_t(cut));
+          if (depth > 0) own &= ~at_most(rep + i, uint16_t(depth - 1));
+          const unsigned good = at_most(def + i, uint16_t(level - 1)) & own;
+          valid += ones(good);
+          bits.append(squeeze(good, own), ones(own));
+        }
+      }
+      for (; i < n; i++) {
         if ((rep && rep[i] < depth) || def[i] > cut) continue;
         if (stride > 1 && seen++ % stride != 0) continue;
         const unsigned bit = def[i] < level;
         valid += bit;
-        byte |= bit << (slots & 7);
-        if ((++slots & 7) == 0) {
-          require(slots <= room, "bitmap smaller than its layer");
-          out[slots / 8 - 1] = uint8_t(byte);
-          byte = 0;
-        }
+        bits.append(bit, 1);
       }
-      require(slots <= room, "bitmap smaller than its layer");
-      if (slots & 7) out[slots / 8] = uint8_t(byte);
+      bits.finish();
+      slots = bits.size;
     }
   }
   return nb::make_tuple(slots, slots - valid);
@@ -314,23 +399,39 @@ nb::tuple unravel_lists(In<uint16_t> rep_, In<uint16_t> def_, int64_t depth, int
   int64_t lists = 0, children = 0, nulls = 0;
   {
     nb::gil_scoped_release release;
-    unsigned byte = 0;
-    for (int64_t i = 0; i < n; i++) {
+    BitWriter bits{out, room};
+    int64_t i = 0;
+    const bool narrow = depth >= 1 && depth <= 0xFFFF && cut >= 0 && cut <= 0xFFFF && inner >= 0 && inner <= 0xFFFF;
+    if (narrow && level >= 1 && level < 0xFFFF) {
+      for (; i + GROUP <= n; i += GROUP) {
+        const unsigned own = at_most(def + i, uint16_t(cut)) & ~at_most(rep + i, uint16_t(depth - 1));
+        unsigned kids = at_most(def + i, uint16_t(inner));
+        if (depth > 1) kids &= ~at_most(rep + i, uint16_t(depth - 2));
+        if (own) {
+          const unsigned empty = at_most(def + i, uint16_t(level + 1)) & ~at_most(def + i, uint16_t(level));
+          const unsigned good = at_most(def + i, uint16_t(level - 1)) | empty;
+          const int many = ones(own);
+          require(many <= room - lists, "more lists than their parent has");
+          for (unsigned left = own; left; left &= left - 1)
+            to[lists++] = T(children + ones(kids & ((left & -left) - 1)));
+          nulls += many - ones(good & own);
+          bits.append(squeeze(good, own), many);
+        }
+        children += ones(kids);
+      }
+    }
+    for (; i < n; i++) {
       const uint16_t d = def[i];
       if (rep[i] >= depth && d <= cut) {
         require(lists < room, "more lists than their parent has");
-        to[lists] = T(children);
+        to[lists++] = T(children);
         const unsigned bit = d < level || d == level + 1;
         nulls += 1 - bit;
-        byte |= bit << (lists & 7);
-        if ((++lists & 7) == 0) {
-          out[lists / 8 - 1] = uint8_t(byte);
-          byte = 0;
-        }
+        bits.append(bit, 1);
       }
       children += rep[i] >= depth - 1 && d <= inner;
     }
-    if (lists & 7) out[lists / 8] = uint8_t(byte);
+    bits.finish();
     to[lists] = T(children);
   }
   return nb::make_tuple(lists, nulls, children);

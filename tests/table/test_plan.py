@@ -10,6 +10,7 @@ from tiltyard.format.schema import Schema
 from tiltyard.table.plan import (
     UNIT_BYTES,
     Unit,
+    cut,
     estimated_row_bytes,
     halves,
     plan_tasks,
@@ -73,3 +74,17 @@ def test_row_bytes_are_guessed_from_types() -> None:
     )
     assert estimated_row_bytes(Schema.from_arrow(arrow).fields) >= 8 + 16 + 8 + 1
     assert estimated_row_bytes(()) == 1
+
+
+@settings(max_examples=50, deadline=None)
+@given(live=LIVE.filter(any), pieces=st.integers(1, 40))
+def test_cut_units_hold_the_same_rows_in_no_more_pieces_than_asked_for(live: list[int], pieces: int) -> None:
+    units = plan_units(np.array(live, np.int64), unit_rows=None, offset=1 if sum(live) > 1 else 0)
+    found = cut(units, pieces)
+    rows = [(unit.fragment, unit.first + i, unit.start + i) for unit in units for i in range(unit.rows)]
+    assert [
+        (each.fragment, each.first + i, each.start + i) for each in found for i in range(each.rows)
+    ] == rows
+    assert all(each.rows for each in found)
+    assert len(found) < pieces + len(units)
+    assert max(each.rows for each in found) <= -(-len(rows) // pieces)

@@ -1,4 +1,4 @@
-"""Scans of many tiny fragments, which are read together where their columns allow it."""
+"""Scans of many tiny fragments, which are read together, and of large ones, which are read in pieces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import tiltyard.lance as lance
 from tiltyard.errors import CorruptFile
-from tiltyard.session import Session
+from tiltyard.session import Limits, Session
 
 
 def table(start: int, rows: int, *, nulls: bool = False) -> Any:
@@ -68,3 +68,31 @@ def test_the_damaged_file_among_many_is_named(tmp_path: Path) -> None:
     victim.write_bytes(data.tobytes())
     with pytest.raises(CorruptFile, match=victim.name):
         lance.dataset(str(path), session=Session()).to_table(columns=["text"])
+
+
+def test_a_large_fragment_is_read_in_pieces_with_the_same_rows(tmp_path: Path) -> None:
+    rows = 40_000
+    number = np.arange(rows)
+    whole = pa.table(
+        {
+            "id": number,
+            "few": pa.array(np.array([1.5, 2.5])[number % 2]),
+            "text": pa.array([f"value {i % 977}" if i % 11 else None for i in number.tolist()]),
+            "list": pa.array([None if i % 7 == 0 else [i] * (i % 5) for i in number.tolist()]),
+            "struct": pa.array([{"a": i, "b": str(i)} if i % 3 else None for i in number.tolist()]),
+            "vector": pa.array([[i, i + 1.5] for i in number.tolist()], pa.list_(pa.float32(), 2)),
+        }
+    )
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(whole, path)
+    session = Session(Limits(parallel_bytes=1000))
+    ds = lance.dataset(path, session=session)
+    for columns in (None, ["id"], ["id", "few", "vector"], ["text"], ["list"], ["struct", "id"]):
+        expected = whole if columns is None else whole.select(columns)
+        assert ds.to_table(columns=columns).combine_chunks().equals(expected.combine_chunks())
+    assert ds.to_table(columns=["list"])["list"].num_chunks > 1
+    picked = np.random.default_rng(1).permutation(rows)[:3000]
+    assert ds.take(picked).combine_chunks().equals(whole.take(picked).combine_chunks())
+    assert ds.to_table(columns=["id", "few"], offset=777, limit=30_001).equals(
+        whole.select(["id", "few"]).slice(777, 30_001)
+    )

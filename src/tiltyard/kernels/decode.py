@@ -13,8 +13,8 @@ the column.
   four numbers: its segments (from, to), bits of a value, position of its values in `out`
 - `variable(*column, start, count, offsets, out) -> int`: offsets (int32 or int64) and bytes; returns how many
   bytes there are, and leaves out what does not fit
-- `variable_columns(tables, start, count, offsets, out) -> int`: the same for one column of many files; segment
-  i is of `tables[i]`
+- `variable_columns(tables, start, count, offsets, out) -> int`: the same for one column of many files;
+  segment i is of `tables[i]`
 - `definition(*column, start, count, out)`: uint16 definition levels of items of a column without lists
 - `level_bound(*column, low, high) -> int`: level entries of a range of chunks
 - `rows(*column, started, start, count, rep, def, item_start, item_count) -> int`: levels and item ranges of

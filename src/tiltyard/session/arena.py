@@ -16,13 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tiltyard import runtime
-from tiltyard.session.limits import MIB
+from tiltyard.session.limits import KIB, MIB
 
 Bytes = npt.NDArray[np.uint8]
 
-#: Requests below this many bytes go to the allocator.
-SLAB_THRESHOLD_BYTES = 1 * MIB
-#: Slabs are whole multiples of this many bytes (one huge page).
+#: Requests below this many bytes go to the allocator, which asks the system for larger ones every time.
+SLAB_THRESHOLD_BYTES = 256 * KIB
+#: Small slabs are whole multiples of this many bytes, large ones of a huge page.
+SMALL_UNIT_BYTES = 256 * KIB
 SLAB_UNIT_BYTES = 2 * MIB
 #: A free slab serves a request if it is at most this many times as large.
 SLAB_FIT = 2
@@ -76,7 +77,7 @@ class Arena:
         self.max_free_bytes = max_free_bytes
         self._lock = runtime.leaf_lock()
         self._returned: deque[_Slab] = deque()
-        self._free: list[_Slab] = []
+        self._free: dict[int, list[_Slab]] = {}
         self._free_bytes = 0
 
     @property
@@ -102,27 +103,33 @@ class Arena:
         """A child starts with no free slabs and a lock of its own."""
         self._lock = runtime.leaf_lock()
         self._returned = deque()
-        self._free = []
+        self._free = {}
         self._free_bytes = 0
 
     def _take(self, nbytes: int) -> _Slab:
         with self._lock:
             self._collect()
-            best = -1
-            for i, slab in enumerate(self._free):
-                fits = nbytes <= slab.nbytes <= nbytes * SLAB_FIT + SLAB_UNIT_BYTES
-                if fits and (best < 0 or slab.nbytes < self._free[best].nbytes):
-                    best = i
-            if best >= 0:
-                slab = self._free.pop(best)
-                self._free_bytes -= slab.nbytes
-                return slab
-        return _Slab(-(-nbytes // SLAB_UNIT_BYTES) * SLAB_UNIT_BYTES)
+            unit = SMALL_UNIT_BYTES if nbytes < SLAB_UNIT_BYTES else SLAB_UNIT_BYTES
+            exact = -(-nbytes // unit) * unit
+            size = exact
+            if size not in self._free:
+                size = min((s for s in self._free if nbytes <= s <= nbytes * SLAB_FIT + unit), default=0)
+            if size:
+                return self._pop(size)
+        return _Slab(exact)
+
+    def _pop(self, size: int) -> _Slab:
+        slabs = self._free[size]
+        slab = slabs.pop()
+        if not slabs:
+            del self._free[size]
+        self._free_bytes -= size
+        return slab
 
     def _collect(self) -> None:
         while self._returned:
             slab = self._returned.popleft()
-            self._free.append(slab)
+            self._free.setdefault(slab.nbytes, []).append(slab)
             self._free_bytes += slab.nbytes
         while self._free_bytes > self.max_free_bytes:
-            self._free_bytes -= self._free.pop(0).nbytes
+            self._pop(next(iter(self._free)))

@@ -78,6 +78,14 @@ def is_narrow(field: Field) -> bool:
         return False
 
 
+def is_fixed(field: Field) -> bool:
+    """Whether a field's values are plain ones, or vectors of them, of one width."""
+    kind = field.arrow_type
+    while pa.types.is_fixed_size_list(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_primitive(kind) or pa.types.is_fixed_size_binary(kind))
+
+
 def decode_whole(narrow: bool, wanted: int, span: int) -> bool:
     """Whether to decode a range of `span` rows and keep `wanted` of them, rather than pick those."""
     return wanted * (NARROW_SHARE if narrow else WIDE_SHARE) >= span

@@ -15,6 +15,9 @@ from tiltyard.format.schema import Field
 
 DEFAULT_BATCH_ROWS = 8192
 UNIT_BYTES = 4 * 1024 * 1024  # decoded bytes of a unit of a stream, estimated
+PIECE_BYTES = (
+    2 * 1024 * 1024
+)  # decoded bytes of a piece of a fragment that is read by several tasks, estimated
 MAX_UNIT_ROWS = 1 << 20
 GUESSED_BYTES = 32  # per value of a type of variable width
 GUESSED_ITEMS = 8  # items of a list
@@ -95,6 +98,16 @@ def halves(unit: Unit) -> tuple[Unit, Unit]:
         Unit(unit.fragment, unit.start, middle, unit.first),
         Unit(unit.fragment, middle, unit.stop, unit.first + middle - unit.start),
     )
+
+
+def cut(units: Sequence[Unit], pieces: int) -> list[Unit]:
+    """The same rows in about so many units of like size; `units` must hold rows."""
+    rows = -(-sum(unit.rows for unit in units) // pieces)
+    return [
+        Unit(unit.fragment, start, min(start + rows, unit.stop), unit.first + start - unit.start)
+        for unit in units
+        for start in range(unit.start, unit.stop, rows)
+    ]
 
 
 def estimated_row_bytes(fields: Iterable[Field]) -> int:

@@ -17,9 +17,12 @@ import pyarrow as pa
 
 from tiltyard import runtime
 from tiltyard.errors import BatchTooLarge, ForkedHandle, InvalidInput
+from tiltyard.table.gather import is_fixed
 from tiltyard.table.plan import (
     DEFAULT_BATCH_ROWS,
+    PIECE_BYTES,
     Unit,
+    cut,
     estimated_row_bytes,
     plan_tasks,
     plan_units,
@@ -88,7 +91,7 @@ class Scan:
     # -- results ---------------------------------------------------------------------------------
 
     def table(self) -> Any:
-        """All rows as one `pa.Table`; one chunk per fragment where it fits."""
+        """All rows as one `pa.Table`; chunks lie within fragments, or hold several whole ones."""
         if self.request.order_by:
             return self._sorted()
         if self.predicate is not None and (self.request.limit is not None or self.request.offset):
@@ -307,16 +310,22 @@ def _offsets_of_units(reader: UnitReader, units: list[Unit]) -> list[tuple[int, 
 
 
 def _read_whole(reader: UnitReader, units: list[Unit], row_bytes: int) -> list[Any]:
-    """Whole fragments, in parallel: by fragment where there are many, else by fragment and column."""
+    """Whole fragments, in parallel: by fragment where there are many; else by fragment and column, or by rows
+    where a column's output cannot be filled by several tasks at once.
+    """
     rows = sum(unit.rows for unit in units)
     fields = len(reader.projection.fields)
     if not units or rows * row_bytes < reader.snapshot.session.limits.parallel_bytes:
         return _read_units(reader, units)
     cores = runtime.cores()
-    if len(units) >= 4 * cores or fields < 2:
+    if len(units) >= 4 * cores or not fields:
         per_task = max(rows // (8 * cores), 1)
         tasks = plan_tasks(units, per_task)
         found = runtime.parallel([partial(_read_units, reader, task) for task in tasks])
+        return [batch for part in found for batch in part]
+    if not all(map(is_fixed, reader.projection.fields)):
+        pieces = min(2 * cores, max(rows * row_bytes // PIECE_BYTES, cores))
+        found = runtime.parallel([partial(reader.read, unit) for unit in cut(units, pieces)])
         return [batch for part in found for batch in part]
     work = [partial(reader.read_field, unit, i) for unit in units for i in range(fields)]
     try:
