@@ -111,16 +111,24 @@ def test_restore_makes_a_new_version_and_names_those_left_behind(path: str, peer
     assert isinstance(old.read_transaction(4).operation, lance.LanceOperation.Restore)
 
 
-def test_restore_through_a_handle_that_missed_a_commit_is_refused_unless_forced(path: str) -> None:
-    stale, derived = lance.dataset(path), lance.dataset(path).checkout_version(1)
+def test_o16_a_restore_names_the_versions_that_it_leaves_behind_also_those_not_seen(path: str) -> None:
+    stale, old = lance.dataset(path), lance.dataset(path).checkout_version(1)
     append(path, 3)
-    for handle in (stale, derived):
-        with pytest.raises(RetryableConflict, match="4"):
-            handle.restore()
-    assert lance.dataset(path).version == 4
-    assert stale.restore(force=True)["superseded_versions"] == [4]
+    assert stale.restore()["superseded_versions"] == [4]
     assert ids(lance.dataset(path)) == [0, 1, 2]
-    assert lance.dataset(path, version=4).restore()["restored_version"] == 4  # opened on purpose
+    assert old.restore() == {"version": 6, "restored_version": 1, "superseded_versions": [2, 3, 4, 5]}
+    assert ids(lance.dataset(path, version=4)) == [0, 1, 2, 3]  # left behind, not lost
+
+
+def test_o16_a_restore_that_expects_another_latest_version_is_a_conflict(path: str) -> None:
+    old = lance.dataset(path, version=1)
+    append(path, 3)
+    with pytest.raises(RetryableConflict, match="expected to be 3 .version 4 committed since., but is 4"):
+        old.restore(expected_latest=3)
+    with pytest.raises(RetryableConflict, match="expected to be 9 .which does not exist., but is 4"):
+        old.restore(expected_latest=9)
+    assert lance.dataset(path).version == 4
+    assert old.restore(expected_latest=4)["superseded_versions"] == [2, 3, 4]
 
 
 def test_transactions_are_read_back(path: str, peer: Peer) -> None:
@@ -166,8 +174,6 @@ def test_handles_are_pickled_with_their_version_and_settings(path: str) -> None:
     append(path, 3)
     again = pickle.loads(pickle.dumps(old))
     assert (again.version, ids(again), again.to_table().column_names) == (2, [0, 1], ["id", "_rowid"])
-    with pytest.raises(RetryableConflict):
-        again.restore()
     following = pickle.loads(pickle.dumps(lance.dataset(path, freshness="latest")))
     append(path, 4)
     assert following.count_rows() == 5

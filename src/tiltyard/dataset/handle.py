@@ -36,7 +36,6 @@ class Handle:
         *,
         root: Store | None = None,
         freshness: float | None = None,
-        newest_known: Snapshot | None = None,
         storage_options: Mapping[str, Any] | None = None,
         default_scan_options: Mapping[str, Any] | None = None,
         read_params: Mapping[str, Any] | None = None,
@@ -45,8 +44,6 @@ class Handle:
         self._root = snapshot.store if root is None else root
         self._freshness = freshness
         self._looked = runtime.monotonic() if freshness is not None else 0.0
-        # The newest version that this handle's owner has seen; None when an old version was opened outright.
-        self._newest_known = newest_known
         self._storage_options = None if storage_options is None else dict(storage_options)
         self._default_scan_options = None if default_scan_options is None else dict(default_scan_options)
         self._read_params = read_params
@@ -67,7 +64,6 @@ class Handle:
     def _move(self, snapshot: Snapshot) -> None:
         """Show another version, which is the newest one as far as we know."""
         self._held = snapshot
-        self._newest_known = snapshot
 
     @property
     def _store(self) -> Store:

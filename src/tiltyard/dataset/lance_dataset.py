@@ -75,7 +75,6 @@ class LanceDataset(ReadFace, WriteFace):
             snapshot,
             root=root,
             freshness=seconds,
-            newest_known=None if pinned else snapshot,
             storage_options=storage_options,
             default_scan_options=default_scan_options,
             read_params=read_params,
@@ -92,7 +91,6 @@ class LanceDataset(ReadFace, WriteFace):
             self._storage_options,
             self._default_scan_options,
             self._freshness,
-            None if self._newest_known is None else self._newest_known.version,
         )
 
 
@@ -103,22 +101,15 @@ def _reopened(
     storage_options: Mapping[str, Any] | None,
     default_scan_options: Mapping[str, Any] | None,
     freshness: float | None,
-    newest_known: int | None,
 ) -> LanceDataset:
     """A handle from its pickled form: the same version, opened again in this process."""
     root = open_root(uri, storage_options)
     first = LanceDataset._made(open_snapshot(root, session_of(None)), root=root)
     snapshot = open_reference(root, first._held, (branch, version))
-    known = None
-    if newest_known is not None:
-        known = (
-            snapshot if newest_known == version else open_reference(root, first._held, (branch, newest_known))
-        )
     return LanceDataset._made(
         snapshot,
         root=root,
         freshness=freshness,
-        newest_known=known,
         storage_options=storage_options,
         default_scan_options=default_scan_options,
     )

@@ -130,13 +130,9 @@ class ReadFace(Handle):
 
     def _at(self, snapshot: Snapshot) -> Self:
         """A handle like this one, fixed at a version."""
-        known = self._newest_known
-        if known is not None and known.version < snapshot.version:
-            known = snapshot
         return type(self)._made(
             snapshot,
             root=self._root,
-            newest_known=known,
             storage_options=self._storage_options,
             default_scan_options=self._default_scan_options,
             read_params=self._read_params,

@@ -116,7 +116,7 @@ def write_dataset(
     from tiltyard.dataset.lance_dataset import LanceDataset
 
     options = getattr(uri, "_storage_options", storage_options)
-    return LanceDataset._made(after, storage_options=options, newest_known=after)
+    return LanceDataset._made(after, storage_options=options)
 
 
 class _Write:

@@ -57,17 +57,15 @@ class WriteFace(Handle):
         """Delete every row; schema, config and history stay."""
         self.delete("true")
 
-    def restore(self, *, force: bool = False) -> dict[str, Any]:
-        """Make the version shown the newest one again, as a new version.
+    def restore(self, *, expected_latest: int | None = None) -> dict[str, Any]:
+        """Make the version shown the newest one again, as a new version; this handle then shows that one.
 
-        Gives the new version and those that it leaves behind. Where others have committed since this handle
-        last looked at the newest version, raises `RetryableConflict` naming those versions, unless `force`.
+        Gives `{"version": new, "restored_version": shown, "superseded_versions": [...]}`: the last are those
+        between the two, which the new version leaves behind (they stay readable). With `expected_latest`
+        nothing happens unless that is the newest version: raises `RetryableConflict` naming what others
+        committed.
         """
-        shown = self._held
-        base = self._newest_known
-        if base is None or force:
-            base = open_latest(self._store, self._session)
-        done = restore(shown, base, force=force)
+        done = restore(self._held, expected_latest=expected_latest)
         self._move(done.snapshot)
         return {
             "version": done.snapshot.version,
@@ -184,13 +182,12 @@ class WriteFace(Handle):
             timeout=(commit_timeout or COMMIT_TIMEOUT).total_seconds(),
             naming="V1" if enable_v2_manifest_paths is False else "V2",
             foreign_fragments=True,
-            force=isinstance(fact.operation, facts.Restore),
             new_table=NewTable(
                 data_version=_data_version(fact.operation), stable_row_ids=bool(enable_stable_row_ids)
             ),
         )
         options = getattr(base_uri, "_storage_options", storage_options)
-        return cls._made(after, storage_options=options, newest_known=after)  # type: ignore[attr-defined]
+        return cls._made(after, storage_options=options)  # type: ignore[attr-defined]
 
     @classmethod
     def commit_batch(

@@ -25,7 +25,7 @@ from tiltyard.errors import (
 from tiltyard.format import flags
 from tiltyard.format.deletion import encode_deletions
 from tiltyard.format.fragment import DeletionFile
-from tiltyard.format.operations import DataOverlays, Delete, Restore, Update
+from tiltyard.format.operations import DataOverlays, Delete, Update
 from tiltyard.format.transaction import Transaction
 from tiltyard.session import Session
 from tiltyard.store import Store
@@ -91,7 +91,6 @@ class CatchingUp:
     affected: Mapping[int, np.ndarray] | None
     unhashed_key: bool
     foreign_fragments: bool
-    force: bool | None
     own_files: OwnFiles
     checked: int = 0
     """Every version up to this one was taken into account."""
@@ -120,8 +119,6 @@ class CatchingUp:
             if theirs.uuid == self.transaction.uuid or self.transaction.uuid in members(theirs):
                 return current if version == current.version else self._open(version)
             others.append((version, theirs))
-        if others:
-            self._refuse_hidden_restore([version for version, _ in others])
         flags.check_writer(current.manifest)
         for version, theirs in others:
             self._check(version, theirs, current)
@@ -169,22 +166,6 @@ class CatchingUp:
             f"{self.named()} cannot be "
             "checked against it; plan again on the latest version"
         )
-
-    def _refuse_hidden_restore(self, versions: Sequence[int]) -> None:
-        """A Restore from a handle that is newer than what it restores hides what its author never saw.
-
-        One whose read version is the restored version itself says nothing about what its author saw, unless
-        the caller says (`force=False`) that its base is the newest version that the author saw.
-        """
-        operation = self.transaction.operation
-        if not isinstance(operation, Restore) or self.force:
-            return
-        if self.force is False or self.base.version > operation.version:
-            raise RetryableConflict(
-                f"restoring version {operation.version} would leave behind versions "
-                f"{', '.join(map(str, versions))}, committed since version {self.checked} was read; read "
-                "the latest version and restore again, or force it"
-            )
 
     def _check(self, version: int, theirs: Transaction, current: Snapshot) -> None:
         verdict = check(self.transaction, theirs, my_affected=self.affected, unhashed_key=self.unhashed_key)

@@ -88,7 +88,6 @@ def commit(
     timeout: float = TIMEOUT_SECONDS,
     naming: Naming = "V2",
     foreign_fragments: bool = False,
-    force: bool | None = None,
     new_table: NewTable | None = None,
     source: Snapshot | None = None,
     unhashed_key: bool = False,
@@ -99,9 +98,8 @@ def commit(
     then the transaction's read version. `affected`: per fragment id the sorted uint32 physical offsets that a
     Delete or Update takes away, None when unknown. `strict`: exactly the version after `base` or nothing,
     without any check. `foreign_fragments`: the caller made the fragments; look whether their files are new
-    and present. `force`: whether a Restore may leave versions behind that its author did not see (None: when
-    its base is the restored version, which tells nothing about what the author saw). `new_table`,
-    `naming`: for a first commit. `source`: what a Clone copies. `unhashed_key`: see `conflict.check`.
+    and present. `new_table`, `naming`: for a first commit. `source`: what a Clone copies. `unhashed_key`: see
+    `conflict.check`.
 
     Raises TableAlreadyExists (a first commit that is strict), RetryableConflict (plan again),
     IncompatibleTransaction, TooMuchContention, OutcomeUnknown, InvalidInput, UnsupportedFeature (writer
@@ -122,7 +120,6 @@ def commit(
         affected,
         unhashed_key,
         foreign_fragments,
-        force,
         attempt.own_files,
     )
     try:

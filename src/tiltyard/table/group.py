@@ -113,7 +113,6 @@ def _checked(member: Member, current: Snapshot) -> Snapshot | BaseException | No
         affected=None,
         unhashed_key=False,
         foreign_fragments=member.foreign_fragments,
-        force=False,
         own_files=OwnFiles(member.store),
     )
     try:

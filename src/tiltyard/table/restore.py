@@ -6,12 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tiltyard import runtime
+from tiltyard.errors import CommitConflict, RetryableConflict, TooMuchContention
 from tiltyard.format.transaction import Restore, Transaction
 from tiltyard.table.commit import commit
-from tiltyard.table.versions import list_versions
+from tiltyard.table.snapshot import open_latest
+from tiltyard.table.versions import list_versions, ranges
 
 if TYPE_CHECKING:
     from tiltyard.table.snapshot import Snapshot
+
+MAX_PLANS = 8
+"""How often a restore is planned again because a concurrent commit does not go with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,23 +30,55 @@ class Restored:
     superseded: tuple[int, ...]
 
 
-def restore(snapshot: Snapshot, base: Snapshot, *, force: bool = False) -> Restored:
-    """Commit the content of `snapshot` as a new version after `base`, the newest version that the caller has
-    seen.
+def restore(snapshot: Snapshot, *, expected_latest: int | None = None) -> Restored:
+    """Commit the content of `snapshot` as a new version after the newest one.
 
-    Where others have committed since `base`, their versions would silently be left behind (case O16): that
-    raises `RetryableConflict` naming them, unless `force`. Raises what a commit raises.
+    What others committed since `snapshot` is left behind, and named in the answer (case O16). With
+    `expected_latest` the new version follows that one directly: where others have committed since, it raises
+    `RetryableConflict` naming their versions. Raises what a commit raises.
     """
-    transaction = Transaction(
+    after = _replace(snapshot) if expected_latest is None else _follow(snapshot, expected_latest)
+    return Restored(after, snapshot.version, tuple(_between(snapshot, snapshot.version, after.version)))
+
+
+def _replace(snapshot: Snapshot) -> Snapshot:
+    for plan in range(MAX_PLANS):
+        base = open_latest(snapshot.store, snapshot.session)
+        try:
+            return commit(snapshot.store, _planned(snapshot, base), session=snapshot.session, base=base)
+        except TooMuchContention:
+            raise
+        except CommitConflict:  # with a change of metadata that came in between: the next plan has seen it
+            if plan == MAX_PLANS - 1:
+                raise
+    raise AssertionError("the last plan returns or raises")
+
+
+def _follow(snapshot: Snapshot, expected_latest: int) -> Snapshot:
+    base = open_latest(snapshot.store, snapshot.session)
+    if base.version == expected_latest:
+        try:
+            planned = _planned(snapshot, base)
+            return commit(snapshot.store, planned, session=snapshot.session, base=base, strict=True)
+        except RetryableConflict:
+            base = open_latest(snapshot.store, snapshot.session)
+    unseen = _between(snapshot, expected_latest, base.version + 1)
+    told = f"version {ranges(unseen)} committed since" if unseen else "which does not exist"
+    raise RetryableConflict(
+        f"version {snapshot.version} of {snapshot.store.uri} was not restored: the latest version was "
+        f"expected to be {expected_latest} ({told}), but is {base.version}; look at what is new and restore "
+        "again"
+    )
+
+
+def _planned(snapshot: Snapshot, base: Snapshot) -> Transaction:
+    return Transaction(
         read_version=base.version,
         uuid=str(runtime.uuid4()),
         operation=Restore(snapshot.version),
         properties={},
     )
-    after = commit(snapshot.store, transaction, session=snapshot.session, base=base, force=force)
-    between = tuple(
-        location.version
-        for location in list_versions(snapshot.store)
-        if snapshot.version < location.version < after.version
-    )
-    return Restored(after, snapshot.version, between)
+
+
+def _between(snapshot: Snapshot, low: int, high: int) -> list[int]:
+    return [each.version for each in list_versions(snapshot.store) if low < each.version < high]
