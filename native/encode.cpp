@@ -9,4 +9,5 @@ NB_MODULE(_encode, m) {
   tiltyard::bind_levels(m);
   tiltyard::bind_page(m);
   tiltyard::bind_hash(m);
+  tiltyard::bind_crc(m);
 }

@@ -37,5 +37,6 @@ void bind_dictionary(nb::module_& m);
 void bind_levels(nb::module_& m);
 void bind_page(nb::module_& m);
 void bind_hash(nb::module_& m);
+void bind_crc(nb::module_& m);
 
 }  // namespace tiltyard

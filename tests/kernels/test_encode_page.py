@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tiltyard.kernels import encode
 from tiltyard.kernels.reference import encode as reference
 
 native = pytest.importorskip("tiltyard.kernels._encode", reason="the kernels are not built")
@@ -177,3 +180,11 @@ def test_hashes_and_filters_are_equal(values: list[bytes], seed: int) -> None:
         kernels.bloom_insert(out, filter_)
         results.append((out.tolist(), filter_.tobytes()))
     assert results[0] == results[1]
+
+
+@FEW
+@given(st.binary(max_size=400), st.integers(0, 2**32 - 1), st.integers(0, 20))
+def test_checksums_are_those_of_zlib(data: bytes, start: int, skip: int) -> None:
+    values = np.frombuffer(data, np.uint8)[skip:]
+    wanted = zlib.crc32(data[skip:], start)
+    assert [encode.crc32(values, start), reference.crc32(values, start)] == [wanted, wanted]

@@ -202,6 +202,18 @@ def test_large_writes_reach_the_system_in_few_large_calls(tmp_path: Path) -> Non
     assert store.stat("x").size == 1000 * 8192 + 5_000_000
 
 
+@pytest.mark.parametrize("durable", [True, False])
+def test_the_disk_is_set_to_work_while_a_large_file_is_written_if_it_is_to_be_durable(
+    tmp_path: Path, durable: bool
+) -> None:
+    store, plan = _traced(tmp_path, durable)
+    with store.writer("x") as writer:
+        for _ in range(3):
+            writer.write([b"x" * (2 << 20)])
+        writer.commit()
+    assert plan.calls("start_writeback") == (3 if durable else 0)
+
+
 def test_a_writer_in_a_forked_child_refuses_and_leaves_the_parents_file(tmp_path: Path) -> None:
     import os
 

@@ -1,4 +1,5 @@
-"""Calls of the C library that `os` does not offer: renameat2, fstatfs, and maps without a descriptor.
+"""Calls of the C library that `os` does not offer: renameat2, fstatfs, sync_file_range, and maps without a
+descriptor.
 
 Loaded on first use; imports ctypes. Only `runtime/port.py` uses it.
 """
@@ -26,6 +27,10 @@ _munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _renameat2: Any = getattr(_libc, "renameat2", None)
 if _renameat2 is not None:
     _renameat2.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
+_SYNC_FILE_RANGE_WRITE = 2
+_sync_file_range: Any = getattr(_libc, "sync_file_range", None)
+if _sync_file_range is not None:
+    _sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
 
 
 def _failure(*paths: str) -> OSError:
@@ -61,6 +66,12 @@ def rename_noreplace(source: str, target: str, dir_fd: int) -> None:
         raise OSError(errno.ENOSYS, "renameat2 is not offered by this system", source)
     if _renameat2(dir_fd, os.fsencode(source), dir_fd, os.fsencode(target), _RENAME_NOREPLACE) != 0:
         raise _failure(source)
+
+
+def start_writeback(fd: int, offset: int, size: int) -> None:
+    """Have the system begin to write a range of dirty pages. Advice: what comes of it only a sync tells."""
+    if _sync_file_range is not None:
+        _sync_file_range(fd, offset, size, _SYNC_FILE_RANGE_WRITE)
 
 
 def file_system_type(fd: int) -> int:

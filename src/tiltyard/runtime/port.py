@@ -140,6 +140,12 @@ class Port:
                 views[0] = views[0][count:]
         return total
 
+    def start_writeback(self, fd: int, offset: int, size: int) -> None:
+        """Have the system begin to write out this range; a later `fdatasync` waits less."""
+        from tiltyard.runtime.libc import start_writeback
+
+        start_writeback(fd, offset, size)
+
     def pwrite(self, fd: int, data: bytes, offset: int) -> None:
         """Write `data` at `offset` in one call."""
         if os.pwrite(fd, data, offset) != len(data):

@@ -64,8 +64,10 @@ class LocalWriter:
         gathered = self._gathered
         try:
             if size + len(gathered) >= WRITE_BYTES:
-                self._port.write(fd, [gathered, *views])
+                written = self._port.write(fd, [gathered, *views])
                 self._gathered = bytearray()
+                if self._directory.durable:  # the disk works while the caller makes the next bytes
+                    self._port.start_writeback(fd, self.position + size - written, written)
             else:
                 for view in views:
                     gathered += view

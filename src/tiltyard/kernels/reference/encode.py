@@ -29,6 +29,7 @@ from tiltyard.kernels.reference.encode_levels import (
 )
 from tiltyard.kernels.reference.encode_page import (
     bloom_insert,
+    crc32,
     mini_block,
     scatter_fixed,
     scatter_variable,
@@ -48,6 +49,7 @@ __all__ = [
     "chunk_bits",
     "copy_bits",
     "copy_variable",
+    "crc32",
     "dictionary_fixed",
     "dictionary_variable",
     "fill_nulls",

@@ -1,7 +1,8 @@
-"""NumPy reference of native/encode_page.cpp and native/encode_hash.cpp: page assembly, hashes, filters."""
+"""NumPy reference of native/encode_page.cpp, encode_hash.cpp, encode_crc.cpp: page assembly, hashes, sums."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -161,3 +162,8 @@ def bloom_insert(hashes: U64, bitmap: U8) -> None:
         for word, salt in enumerate(SALT):
             bit = ((h & 0xFFFFFFFF) * salt & 0xFFFFFFFF) >> 27
             bitmap[base + 4 * word + bit // 8] |= np.uint8(1 << bit % 8)
+
+
+def crc32(data: U8, start: int) -> int:
+    """CRC-32 of zlib over the data, continuing from `start`."""
+    return zlib.crc32(data.data, start)
