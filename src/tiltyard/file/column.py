@@ -119,8 +119,9 @@ class ColumnTable:
         self.chunk_size, self.chunk_page = table[:, 1], table[:, 2]
         self.dictionary = built.dictionary
         self.classes = built.classes
-        uniform = len(built.classes) and (len(built.classes) == 1 or (np.ptp(built.classes) == 0))
-        self.uniform = int(built.classes[0]) if uniform else -1
+        classes = built.classes
+        uniform = len(classes) == 1 or (len(classes) > 1 and bool((classes == classes[0]).all()))
+        self.uniform = int(classes[0]) if uniform else -1
         self.any_staged = built.any_staged
         self.expands = built.expands
         self.levels_used = built.levels_used

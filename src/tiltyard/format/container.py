@@ -32,6 +32,8 @@ FOOTER_BYTES = 40
 ALIGNMENT = 64
 """Bytes: page buffers and global buffers start at multiples of it."""
 TABLE_ENTRY_BYTES = 16
+FEW_ENTRIES = 32
+"""Entries of a table for which a loop costs less than arrays."""
 TAIL_HINT_BYTES = 64 * 1024
 """Bytes that a first read of a file's end should fetch; most files need no second read."""
 
@@ -243,6 +245,8 @@ class Footer:
 
 
 def _all_inside(entries: npt.NDArray[np.uint64], low: int, high: int) -> bool:
+    if len(entries) <= FEW_ENTRIES:
+        return all(low <= at <= high and size <= high - at for at, size in entries.tolist())
     positions, sizes = entries[:, 0], entries[:, 1]
     return bool(
         (positions >= np.uint64(low)).all()
@@ -331,6 +335,8 @@ def _direct(encoding: Any, what: str) -> bytes:
 
 def _page_table(message: Any, limit: int, aligned: bool) -> ColumnPages:
     pages = message.pages
+    if len(pages) == 1:
+        return _lone_page(message, pages[0], limit, aligned)
     rows = [page.length for page in pages]
     offset_lists = [page.buffer_offsets for page in pages]
     size_lists = [page.buffer_sizes for page in pages]
@@ -358,6 +364,33 @@ def _page_table(message: Any, limit: int, aligned: bool) -> ColumnPages:
         table[at + total : at + 2 * total],
         table[count : 2 * count],
         tuple(map(decode_layout, numbers)),
+        tuple(message.buffer_offsets),
+        tuple(message.buffer_sizes),
+    )
+
+
+_ZERO = np.zeros(1, np.int64)
+
+
+def _lone_page(message: Any, page: Any, limit: int, aligned: bool) -> ColumnPages:
+    """The table of a column of one page, which is what small files consist of."""
+    offsets, sizes, rows = list(page.buffer_offsets), list(page.buffer_sizes), page.length
+    count = len(offsets)
+    if count != len(sizes):
+        raise CorruptFile("a page has different numbers of buffer offsets and sizes")
+    _check_buffers(offsets, sizes, limit, aligned)
+    if rows > _MAX_ROWS:
+        raise CorruptFile(f"its pages claim {rows} rows")
+    table = np.array([rows, 0, count, *offsets, *sizes], np.int64)
+    return ColumnPages(
+        rows,
+        _ZERO,
+        table[:1],
+        table[1:3],
+        table[3 : 3 + count],
+        table[3 + count :],
+        _ZERO,
+        (decode_layout(_direct(page.encoding, "page encoding")),),
         tuple(message.buffer_offsets),
         tuple(message.buffer_sizes),
     )
