@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from random import Random
 
 import numpy as np
 import pytest
@@ -111,6 +112,26 @@ def test_frequent_substrings_shrink() -> None:
     assert native.fsst_train(data, offsets, table) > 50
     out, out_offsets = np.zeros(2 * data.size, np.uint8), np.zeros(offsets.size, np.int64)
     assert native.fsst_encode(table, data, offsets, out, out_offsets) < data.size / 3
+
+
+@FEW
+@given(st.integers(256, 700), st.integers(0, 12), st.integers(0, 9), st.randoms(use_true_random=False))
+def test_many_values_compress_alike_in_turns(count: int, longest: int, behind: int, random: Random) -> None:
+    words = [b"alpha", b"beta", b"https://", b".example.com/", b"\x00", b"\xff\xfe", b"", b"z" * 40]
+    values = [b"".join(random.choices(words, k=random.randint(0, longest))) for _ in range(count)]
+    if random.random() < 0.3:  # all bytes in one value, so that lanes have little but empty ones
+        values = [b""] * count
+        values[random.randrange(count)] = b"alphabet" * 200
+    offsets = np.cumsum([3, *map(len, values)]).astype(np.int64)
+    data = np.frombuffer(b"pre" + b"".join(values) + b"x" * behind, np.uint8)
+    table = np.zeros(2312, np.uint8)
+    native.fsst_train(data, offsets[: count // 2], table)
+    results = []
+    for kernels in BOTH:
+        out, ends = np.zeros(2 * int(offsets[-1] - 3), np.uint8), np.zeros(count + 1, np.int64)
+        size = kernels.fsst_encode(table, data, offsets, out, ends)
+        results.append((size, out[:size].tobytes(), ends.tolist()))
+    assert results[0] == results[1]
 
 
 @FEW
