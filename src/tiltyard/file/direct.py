@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from tiltyard import runtime
 from tiltyard.file.column import Rows
@@ -47,6 +48,8 @@ class Direct:
         self.others = [i for i in range(len(leaves)) if i not in set(self.numbers)]
         self._handles = tuple([reader.table.handle for reader in self.readers])
         self._bits = [reader.stored_bits for reader in self.readers]
+        # Types of the columns whose decoded bytes are their values as they are.
+        self._plain = [reader.type if reader.plain else None for reader in self.readers]
         self._row_bytes = sum(self._bits) // 8
         self._placed: tuple[tuple[int, int], I64, list[int], int] | None = None
 
@@ -60,9 +63,13 @@ class Direct:
         memory, buffer = session.arena.alloc(total)
         kernels.fixed_columns(self._handles, rows.start, rows.count, jobs, memory)
         found = []
-        for reader, bits, at in zip(self.readers, self._bits, places, strict=True):
+        for reader, kind, bits, at in zip(self.readers, self._plain, self._bits, places, strict=True):
             size = count * bits // 8
-            found.append(reader.wrap(session, count, memory[at : at + size], buffer.slice(at, size)))
+            part = buffer.slice(at, size)
+            if kind is not None:
+                found.append(pa.Array.from_buffers(kind, count, [None, part], 0))
+            else:
+                found.append(reader.wrap(session, count, memory[at : at + size], part))
         return found
 
     def _places(self, count: int, segments: int) -> tuple[I64, list[int], int]:

@@ -65,12 +65,6 @@ def _layers(above: tuple[bool, ...]) -> Layers:
     return Layers.of((False, *reversed(above)))
 
 
-def _together(fields: Sequence[Field], leaves: list[LeafPlan]) -> tuple[LeafReader, ...] | None:
-    readers = tuple([leaf.reader for leaf in leaves])
-    alike = len(readers) == len(fields) and all(field.is_leaf for field in fields)
-    return readers if alike and all(can_join(reader) for reader in readers) else None
-
-
 @dataclass(frozen=True, slots=True)
 class _Plan:
     """How one choice of fields is read from a file."""
@@ -79,6 +73,8 @@ class _Plan:
     columns: Any
     nodes: list[Node]
     leaves: list[LeafPlan]
+    flat: bool
+    """Whether each field is one column: arrays of the columns are those of the fields."""
     take: Direct
     range: Direct
     together: tuple[LeafReader, ...] | None
@@ -143,7 +139,10 @@ class FileReader:
         wanted = self._rows(rows)
         try:
             plan = self._plan(fields, columns)
-            decoded = self._decode(plan, wanted)
+            direct = plan.range if len(wanted.count) else plan.take
+            if plan.flat and not direct.others and wanted.total:
+                return self._read_direct(plan, direct, wanted)
+            decoded = self._decode(plan, direct, wanted)
             return [node(self.session, decoded, wanted.total) for node in plan.nodes]
         except TiltyardError as error:
             raise self._named(error) from error
@@ -207,8 +206,10 @@ class FileReader:
                 )
         leaves = planner.leaves
         take, range_ = Direct(leaves, ranges=False), Direct(leaves, ranges=True)
-        together = _together(fields, leaves)
-        made = _Plan(tuple(fields), columns, nodes, leaves, take, range_, together)
+        flat = len(leaves) == len(fields) and all(field.is_leaf for field in fields)
+        readers = tuple([leaf.reader for leaf in leaves])
+        together = readers if flat and all(map(can_join, readers)) else None
+        made = _Plan(tuple(fields), columns, nodes, leaves, flat, take, range_, together)
         self._plans = [*self._plans, made][-MAX_PLANS:]
         return made
 
@@ -241,14 +242,10 @@ class FileReader:
 
     # -- decoding --------------------------------------------------------------------------------
 
-    def _decode(self, plan: _Plan, rows: Rows) -> list[Leaf]:
-        direct = plan.range if len(rows.count) else plan.take
+    def _decode(self, plan: _Plan, direct: Direct, rows: Rows) -> list[Leaf]:
         if not direct.readers or not rows.total:
             return self._read_leaves(plan.leaves, rows)
-        try:
-            arrays = direct.read(self.session, rows)
-        except ValueError as error:
-            raise self._of_column([plan.leaves[i] for i in direct.numbers], rows, error) from error
+        arrays = self._read_direct(plan, direct, rows)
         found = [Leaf(NO_LEVELS, None, rows.total, array) for array in arrays]
         if not direct.others:
             return found
@@ -257,6 +254,12 @@ class FileReader:
         for i, leaf in zip((*direct.numbers, *direct.others), (*found, *rest), strict=True):
             every[i] = leaf
         return every
+
+    def _read_direct(self, plan: _Plan, direct: Direct, rows: Rows) -> list[Any]:
+        try:
+            return direct.read(self.session, rows)
+        except ValueError as error:
+            raise self._of_column([plan.leaves[i] for i in direct.numbers], rows, error) from error
 
     def _of_column(self, leaves: list[LeafPlan], rows: Rows, error: ValueError) -> TiltyardError:
         """The error of a read of many columns with the name of the column that it is about."""

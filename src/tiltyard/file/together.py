@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tiltyard.file.page_tables import PLAIN
 from tiltyard.file.values import GUESSED_EXPANSION, STRING_SLACK_BYTES, LeafReader, check_offsets
 from tiltyard.kernels import decode as kernels
 from tiltyard.session import Session
@@ -23,7 +22,7 @@ I64 = npt.NDArray[np.int64]
 
 def can_join(reader: LeafReader) -> bool:
     """Whether values of a column can be put behind those of another file as they are."""
-    return reader.plain_strings or (reader.direct and reader.table.uniform == PLAIN and not reader.dims)
+    return reader.plain_strings or reader.plain
 
 
 def read_together(

@@ -124,6 +124,8 @@ class LeafReader:
         self.direct = self._is_direct()
         #: Whether rows are strings in place, and nothing else.
         self.plain_strings = self.varying and table.uniform == PLAIN and self._is_bare()
+        #: Whether rows come to plain values, which are the buffer of an array.
+        self.plain = self.direct and table.uniform == PLAIN and not self.dims
         self.stored_bits = INDEX_BITS if table.uniform == DICTIONARY else self.bits
 
     def _is_direct(self) -> bool:

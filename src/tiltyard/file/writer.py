@@ -68,6 +68,10 @@ class _Top:
     pages: int = 0
 
 
+_Page = tuple[_Top, Any, int, bool]
+"""Rows of a top-level column that make a page, their Arrow bytes, and whether the column has other pages."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Encoded:
     """Pages of every leaf below a top-level column for some rows, with the checksum of every buffer."""
@@ -175,45 +179,44 @@ class FileWriter:
 
     # -- pages -----------------------------------------------------------------------------------
 
-    def _full_pages(self, columns: list[Any]) -> Iterator[tuple[_Top, Any, bool]]:
-        """Gather a batch; yield the rows of every page that is full, and that it is not the column's only
-        page.
-        """
+    def _full_pages(self, columns: list[Any]) -> Iterator[_Page]:
+        """Gather a batch; yield every page that is full."""
         for top, array in zip(self._tops, columns, strict=True):
-            for piece in _pieces(array, self._limits.page_bytes):
+            for piece, nbytes in _pieces(array, self._limits.page_bytes):
                 top.arrays.append(piece)
-                top.nbytes += _nbytes(piece)
+                top.nbytes += nbytes
                 if top.nbytes >= self._limits.page_bytes:
                     yield from self._joined(top, more=True)
 
-    def _last_pages(self) -> Iterator[tuple[_Top, Any, bool]]:
+    def _last_pages(self) -> Iterator[_Page]:
         for top in self._tops:
             if top.arrays:
                 yield from self._joined(top, more=False)
 
-    def _joined(self, top: _Top, *, more: bool) -> Iterator[tuple[_Top, Any, bool]]:
+    def _joined(self, top: _Top, *, more: bool) -> Iterator[_Page]:
         """The gathered arrays as one; apart where one array cannot hold them (offsets or dictionary keys
         overflow).
         """
-        arrays, top.arrays, top.nbytes = top.arrays, [], 0
+        arrays, nbytes = top.arrays, top.nbytes
+        top.arrays, top.nbytes = [], 0
         if len(arrays) > 1:
             with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError):
                 arrays = [pa.concat_arrays(arrays)]
         for array in arrays:
             top.pages += 1
-            yield top, array, more or top.pages > 1 or len(arrays) > 1
+            yield top, array, nbytes // len(arrays), more or top.pages > 1 or len(arrays) > 1
 
-    def _encode(self, pages: Iterator[tuple[_Top, Any, bool]]) -> None:
+    def _encode(self, pages: Iterator[_Page]) -> None:
         """Encode pages a few at a time and put them down in order."""
         waiting: list[partial[_Encoded]] = []
-        nbytes = 0
-        for top, array, more in pages:
+        total = 0
+        for top, array, nbytes, more in pages:
             waiting.append(partial(_encode_page, top, array, self.version, more))
-            nbytes += _nbytes(array)
+            total += nbytes
             if len(waiting) >= self._limits.pages_in_flight:
-                self._run(waiting, nbytes)
-                waiting, nbytes = [], 0
-        self._run(waiting, nbytes)
+                self._run(waiting, total)
+                waiting, total = [], 0
+        self._run(waiting, total)
 
     def _run(self, waiting: list[partial[_Encoded]], nbytes: int) -> None:
         """Encode and put down; a hand-over costs more than the work on a few rows (decision D47)."""
@@ -271,14 +274,15 @@ def _nbytes(array: Any) -> int:
     return int(array.nbytes)
 
 
-def _pieces(array: Any, page_bytes: int) -> Iterator[Any]:
-    """A large array cut into pages of at least `page_bytes`, the rest last."""
+def _pieces(array: Any, page_bytes: int) -> Iterator[tuple[Any, int]]:
+    """A large array cut into pages of at least `page_bytes`, the rest last; with the bytes of each."""
     nbytes = _nbytes(array)
     if nbytes <= page_bytes:
-        yield array
+        yield array, nbytes
         return
     rows = -(-len(array) * page_bytes // nbytes)
     if rows > ROW_STEP:
         rows = -(-rows // ROW_STEP) * ROW_STEP
     for start in range(0, len(array), max(1, rows)):
-        yield array.slice(start, rows)
+        piece = array.slice(start, rows)
+        yield piece, _nbytes(piece)

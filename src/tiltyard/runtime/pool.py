@@ -26,6 +26,15 @@ def usable_cores() -> int:
         return os.cpu_count() or 1
 
 
+class _Working(threading.local):
+    """The job that this thread helps with."""
+
+    job: _Job | None = None
+
+
+_working = _Working()
+
+
 class _Job:
     """Functions that belong to one call of `parallel`, and their results.
 
@@ -43,8 +52,20 @@ class _Job:
         self.finished = threading.Lock()
         self.finished.acquire()
 
+    @property
+    def left(self) -> int:
+        """Functions that nobody has taken; a moment later it may be fewer."""
+        return len(self.fns) - self.next
+
     def help(self) -> None:
         """Run functions of this job until none is left."""
+        outer, _working.job = _working.job, self
+        try:
+            self._help()
+        finally:
+            _working.job = outer
+
+    def _help(self) -> None:
         while True:
             with self.lock:
                 index = self.next
@@ -80,6 +101,10 @@ class Pool:
 
     def run(self, fns: Sequence[Callable[[], T]]) -> list[T]:
         """Results in argument order. The failure with the lowest argument index is raised."""
+        outer = _working.job
+        if outer is not None and outer.left >= self.workers:
+            # Everybody has work for a while; handing out parts of ours would only cost.
+            return [fn() for fn in fns]
         job = _Job(fns)
         for _ in range(min(self.workers, len(fns) - 1)):
             self._invitations.put(job)
