@@ -109,6 +109,8 @@ class FileWriter:
         self._columns = [leaf for top in self._tops for leaf in top.leaves]
         self._out: ObjectWriter | None = None
         self._position = 0
+        self._waiting: list[partial[_Encoded]] = []
+        self._waiting_bytes = 0
         self._gathered: list[Any] = []
         self._gathered_bytes = 0
         self._checked: tuple[Any, list[int]] | None = None
@@ -116,8 +118,8 @@ class FileWriter:
 
     @property
     def estimated_bytes(self) -> int:
-        """Bytes written, and the Arrow bytes still gathered."""
-        return self._position + sum(top.nbytes for top in self._tops)
+        """Bytes written, and the Arrow bytes still gathered or waiting to be encoded."""
+        return self._position + self._waiting_bytes + sum(top.nbytes for top in self._tops)
 
     def write(self, batch: Any) -> None:
         """Append the rows of a `pa.RecordBatch` (columns by name, any order).
@@ -135,13 +137,14 @@ class FileWriter:
         positions = self._checked[1]
         columns = [batch.column(position) for position in positions]
         self.rows += batch.num_rows
-        self._encode(self._full_pages(columns))
+        self._take(self._full_pages(columns))
 
     def close(self) -> DataFile:
         """Write what is left and the file's tail; the file is whole and durable when this returns."""
         if self._closed:
             raise InvalidInput(f"the writer of {self.path} is closed")
-        self._encode(self._last_pages())
+        self._take(self._last_pages())
+        self._encode()
         self._closed = True
         columns = [encode_column(column.entries) for column in self._columns]
         sums = [each for column in self._columns for each in column.sums]
@@ -206,20 +209,20 @@ class FileWriter:
             top.pages += 1
             yield top, array, nbytes // len(arrays), more or top.pages > 1 or len(arrays) > 1
 
-    def _encode(self, pages: Iterator[_Page]) -> None:
-        """Encode pages a few at a time and put them down in order."""
-        waiting: list[partial[_Encoded]] = []
-        total = 0
+    def _take(self, pages: Iterator[_Page]) -> None:
+        """Have pages encoded, a few at a time: those that do not make a full group wait for the next ones."""
         for top, array, nbytes, more in pages:
-            waiting.append(partial(_encode_page, top, array, self.version, more))
-            total += nbytes
-            if len(waiting) >= self._limits.pages_in_flight:
-                self._run(waiting, total)
-                waiting, total = [], 0
-        self._run(waiting, total)
+            self._waiting.append(partial(_encode_page, top, array, self.version, more))
+            self._waiting_bytes += nbytes
+            if len(self._waiting) >= self._limits.pages_in_flight:
+                self._encode()
 
-    def _run(self, waiting: list[partial[_Encoded]], nbytes: int) -> None:
-        """Encode and put down; a hand-over costs more than the work on a few rows (decision D47)."""
+    def _encode(self) -> None:
+        """Encode what waits and put it down in order. A hand-over to another thread costs more than the work
+        on a few rows (decision D47).
+        """
+        waiting, nbytes = self._waiting, self._waiting_bytes
+        self._waiting, self._waiting_bytes = [], 0
         alone = nbytes < self._limits.parallel_bytes
         for encoded in (encode() for encode in waiting) if alone else runtime.parallel(waiting):
             for column, pages, sums in zip(encoded.top.leaves, encoded.pages, encoded.sums, strict=True):
