@@ -68,7 +68,7 @@ def test_narrow_values_are_decoded_whole_sooner_than_wide_ones() -> None:
         )
     )
     assert [is_narrow(field) for field in schema.fields] == [True, True, False, False, True, False, False]
-    assert decode_whole(True, 10, 1000)
-    assert not decode_whole(False, 10, 1000)
+    assert decode_whole(True, 100, 1000)
+    assert not decode_whole(False, 100, 1000)
     assert decode_whole(False, 1000, 1000)
     assert not decode_whole(True, 1, 1000)

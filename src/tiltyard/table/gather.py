@@ -20,11 +20,9 @@ if TYPE_CHECKING:
     from tiltyard.session import Session
     from tiltyard.table.snapshot import Snapshot
 
-NARROW_BYTES = (
-    16  # values up to this width are packed so many to a chunk that picking decodes nearly all chunks
-)
-NARROW_SHARE = 128  # for narrow values a range is decoded whole when one row in so many is wanted
-WIDE_SHARE = 8  # the same for all other values
+NARROW_BYTES = 16  # widest value of which unpacking a whole chunk costs little more than picking a few
+NARROW_SHARE = 16  # for narrow values a range is decoded whole when one row in so many is wanted
+WIDE_SHARE = 4  # the same for all other values
 
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 Positions = npt.NDArray[np.int64]
