@@ -32,6 +32,10 @@ from tiltyard.store.protocol import MIN_MAP_BYTES, Store
 
 #: Projections whose plan a reader keeps.
 MAX_PLANS = 16
+#: The take of a file before which all of its pages in memory are entered into the page table: a fault costs
+#: more than the rest of a small take. Larger files are left alone, for they would look like memory in use.
+TAKES_BEFORE_TOUCH = 3
+MAX_TOUCH_BYTES = 256 * 1024 * 1024
 #: Shapes of nesting whose levels stay numbered.
 SHAPES_KEPT = 1024
 #: What a cached reader of a mapped file is accounted as: this part of the file's bytes, about what the chunk
@@ -99,6 +103,7 @@ class FileReader:
         self._plans: list[_Plan] = []
         self._own_columns: dict[int, int] | None = None
         self._num_rows: int | None = None
+        self._takes = 0
 
     @property
     def version(self) -> FileVersion:
@@ -140,6 +145,8 @@ class FileReader:
         try:
             plan = self._plan(fields, columns)
             direct = plan.range if len(wanted.count) else plan.take
+            if direct is plan.take:
+                self._count_take()
             if plan.flat and not direct.others and wanted.total:
                 return self._read_direct(plan, direct, wanted)
             decoded = self._decode(plan, direct, wanted)
@@ -148,6 +155,13 @@ class FileReader:
             raise self._named(error) from error
         except (ValueError, OverflowError, MemoryError) as error:
             raise CorruptFile(str(error), self.path) from error
+
+    def _count_take(self) -> None:
+        """Rows that are taken lie anywhere: a file that is taken from again and again is mapped whole."""
+        self._takes += 1
+        size = int(self._buffer.size)
+        if self._takes == TAKES_BEFORE_TOUCH and MIN_MAP_BYTES <= size <= MAX_TOUCH_BYTES:
+            runtime.touch_pages(self._buffer.address, size)
 
     def boundaries(self, fields: Sequence[Field], columns: Mapping[int, int] | None) -> npt.NDArray[np.int64]:
         """Row numbers at which some column of the fields begins a page, ascending, 0 included.

@@ -40,10 +40,16 @@ __all__ = [
     "random",
     "sleep",
     "spawn",
+    "touch_pages",
     "uuid4",
 ]
 
 T = TypeVar("T")
+
+TOUCH_BYTES = 4 * 1024 * 1024
+"""Mapped bytes that are touched at once."""
+TOUCH_SECONDS = 0.002
+"""So long do they take when the disk is asked; from memory it is a tenth of that."""
 
 _current = Runtime()
 
@@ -119,6 +125,21 @@ def parallel(fns: Sequence[Callable[[], T]]) -> list[T]:
 def cores() -> int:
     """Cores that this process may use."""
     return _current.cores()
+
+
+def touch_pages(address: int, nbytes: int) -> None:
+    """Have the mapped bytes that are in memory at hand, so that the first read of each page is no fault.
+
+    A part that has to come from the disk shows by the time that it takes; there it stops.
+    """
+    from tiltyard.runtime.libc import populate
+
+    for at in range(address, address + nbytes, TOUCH_BYTES):
+        before = monotonic()
+        if not populate(at, min(TOUCH_BYTES, address + nbytes - at)):
+            return
+        if monotonic() - before > TOUCH_SECONDS:
+            return
 
 
 def process_id() -> int:

@@ -22,6 +22,10 @@ _RENAME_NOREPLACE = 1
 _mmap: Any = _libc.mmap
 _mmap.restype = ctypes.c_void_p
 _mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_MADV_POPULATE_READ = 22  # Linux 5.14; older ones refuse it
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_madvise: Any = _libc.madvise
+_madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 _munmap: Any = _libc.munmap
 _munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _renameat2: Any = getattr(_libc, "renameat2", None)
@@ -58,6 +62,13 @@ class Mapping:
     def __del__(self, unmap: Any = _munmap) -> None:  # bound: module names die first at exit
         if self.size:
             unmap(self.address, self.size)
+
+
+def populate(address: int, size: int) -> bool:
+    """Enter the pages of a map into the process's page table; False where that is not offered or fails."""
+    start = -(-address // PAGE_BYTES) * PAGE_BYTES
+    end = (address + size) // PAGE_BYTES * PAGE_BYTES
+    return end <= start or _madvise(start, end - start, _MADV_POPULATE_READ) == 0
 
 
 def rename_noreplace(source: str, target: str, dir_fd: int) -> None:
