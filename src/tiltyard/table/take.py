@@ -6,7 +6,7 @@ A row number counts live rows over all fragments. Without stable row ids a row i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,11 @@ class Taker:
         lone = int(self._starts.searchsorted(low, "right")) - 1
         if high < self._ends[lone]:
             live = numbers - self._starts[lone] if lone else numbers
+            plain = self._plain.get(lone)
+            if plain is not None:
+                file, part = plain
+                arrays = file.read(part.fields, part.columns, live)
+                return pa.Table.from_arrays(arrays, schema=self.projection.schema)
             return pa.Table.from_batches([self._read_live(lone, live, numbers)])
         positions = self._starts.searchsorted(numbers, "right") - 1
         return self._gather(positions, numbers - self._starts[positions], numbers, self._read_live)
@@ -278,6 +283,8 @@ def _flat(indices: Any) -> npt.NDArray[Any]:
         )
     elif isinstance(indices, np.ndarray):
         values = indices
+    elif not isinstance(indices, Iterable):
+        raise InvalidInput(f"rows are named by a list of numbers, as in [0, 5]; found {indices!r}")
     else:
         listed = indices if isinstance(indices, (Sequence, range)) else list(indices)
         values = np.asarray(listed)
