@@ -184,14 +184,13 @@ def test_o17_no_error_path_deletes_a_file_that_a_version_names(
     assert unknown > 0  # a directory that cannot be synced leaves the outcome open
 
 
-def test_o16_a_restore_through_a_stale_handle_does_not_discard_an_append_silently(path: str) -> None:
+def test_o16_a_restore_through_a_stale_handle_names_the_append_that_it_leaves_behind(path: str) -> None:
     lance.write_dataset(pa.table({"id": [1]}), path)
     stale = lance.dataset(path)
     lance.write_dataset(pa.table({"id": [2]}), path, mode="append")
-    with pytest.raises(CommitConflict, match=r"versions? 2"):
-        stale.restore()
+    with pytest.raises(CommitConflict, match=r"version 2 committed since"):
+        stale.restore(expected_latest=1)
     assert ids(path) == [1, 2]
-    # whoever opens the old version on purpose has seen that there are newer ones
-    lance.dataset(path, version=1).restore()
+    assert stale.restore() == {"version": 3, "restored_version": 1, "superseded_versions": [2]}
     assert ids(path) == [1]
     assert lance.dataset(path, version=2).to_table()["id"].to_pylist() == [1, 2]

@@ -123,9 +123,9 @@ def test_o16_a_restore_names_the_versions_that_it_leaves_behind_also_those_not_s
 def test_o16_a_restore_that_expects_another_latest_version_is_a_conflict(path: str) -> None:
     old = lance.dataset(path, version=1)
     append(path, 3)
-    with pytest.raises(RetryableConflict, match="expected to be 3 .version 4 committed since., but is 4"):
+    with pytest.raises(RetryableConflict, match=r"expected to be 3 .version 4 committed since., but is 4"):
         old.restore(expected_latest=3)
-    with pytest.raises(RetryableConflict, match="expected to be 9 .which does not exist., but is 4"):
+    with pytest.raises(RetryableConflict, match=r"expected to be 9 .which does not exist., but is 4"):
         old.restore(expected_latest=9)
     assert lance.dataset(path).version == 4
     assert old.restore(expected_latest=4)["superseded_versions"] == [2, 3, 4]

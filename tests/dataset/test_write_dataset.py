@@ -52,9 +52,7 @@ def test_data_of_every_shape_is_taken(name: str, path: str) -> None:
     assert ds.count_rows() == 6
 
 
-def test_iterables_and_generators_need_a_schema(path: str) -> None:
-    with pytest.raises(InvalidInput, match="schema"):
-        lance.write_dataset(iter(TABLE.to_batches()), path)
+def test_iterables_and_generators_with_a_schema_are_taken(path: str) -> None:
     ds = lance.write_dataset(iter(TABLE.to_batches(max_chunksize=1)), path, TABLE.schema)
     ds = lance.write_dataset((t for t in [TABLE, TABLE]), ds, TABLE.schema, mode="append")
     assert ds.count_rows() == 9

@@ -274,7 +274,7 @@ def write_fragments(
     if mode == "create" and snapshot is not None:
         raise TableAlreadyExists(f"Dataset already exists: {store.uri}; append to or overwrite it instead")
     version = file_version(data_storage_version, snapshot)
-    arrow, batches = read_source(data, schema)
+    arrow, batches = read_source(data, schema, table_arrow(mode, snapshot))
     target = table_schema(arrow, mode, snapshot, version)
     fragments = table_write.write_fragments(
         store,
@@ -299,6 +299,11 @@ def check_mode(mode: str) -> None:
     """Raise `InvalidInput` for an unknown mode."""
     if mode not in ("create", "append", "overwrite"):
         raise InvalidInput(f"mode must be 'create', 'append' or 'overwrite', found {mode!r}")
+
+
+def table_arrow(mode: str, snapshot: Snapshot | None) -> Any:
+    """The `pa.Schema` of the table that is appended to; None when the data makes a new one."""
+    return snapshot.schema.arrow if mode == "append" and snapshot is not None else None
 
 
 def table_schema(arrow: Any, mode: str, snapshot: Snapshot | None, version: FileVersion) -> Schema:

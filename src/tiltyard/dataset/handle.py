@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tiltyard import runtime
@@ -114,6 +114,20 @@ def seconds_of(freshness: Any) -> float | None:
             f"freshness must be None, a number of seconds, a timedelta or {LATEST!r}, found {freshness!r}"
         )
     return float(seconds)
+
+
+def moment_of(asof: Any) -> datetime:
+    """A time as `datetime`: also a date, ISO 8601 text or a pandas timestamp."""
+    if isinstance(asof, datetime):
+        return asof.to_pydatetime(warn=False) if hasattr(asof, "to_pydatetime") else asof
+    if hasattr(asof, "year") and hasattr(asof, "month"):
+        return datetime(asof.year, asof.month, asof.day)
+    if isinstance(asof, str):
+        try:
+            return datetime.fromisoformat(asof)
+        except ValueError as error:
+            raise InvalidInput(f"asof {asof!r} is no ISO 8601 time") from error
+    raise InvalidInput(f"asof is a datetime or ISO 8601 text, found {asof!r}")
 
 
 def refuse(**arguments: Any) -> None:

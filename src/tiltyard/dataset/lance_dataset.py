@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
-from tiltyard.dataset.handle import Handle, open_root, refuse, seconds_of, session_of
+from tiltyard.dataset.handle import Handle, moment_of, open_root, refuse, seconds_of, session_of
 from tiltyard.dataset.reading import ReadFace, open_reference
 from tiltyard.dataset.writing import WriteFace
-from tiltyard.errors import InvalidInput
+from tiltyard.errors import InvalidInput, TableNotFound
 from tiltyard.table.snapshot import open_snapshot
 
 
@@ -66,10 +65,16 @@ class LanceDataset(ReadFace, WriteFace):
             raise InvalidInput("give at most one of version and asof")
         root = open_root(uri, storage_options)
         found = session_of(session)
-        if version is None or isinstance(version, str):
-            snapshot = open_snapshot(root, found, tag=version, asof=None if asof is None else _moment(asof))
-        else:
-            snapshot = open_snapshot(root, found, version=_number(version))
+        try:
+            if version is None or isinstance(version, str):
+                moment = None if asof is None else moment_of(asof)
+                snapshot = open_snapshot(root, found, tag=version, asof=moment)
+            else:
+                snapshot = open_snapshot(root, found, version=_number(version))
+        except TableNotFound as error:
+            from tiltyard.dataset.places import table_not_found
+
+            raise table_not_found(root) from error
         Handle.__init__(
             self,
             snapshot,
@@ -84,6 +89,12 @@ class LanceDataset(ReadFace, WriteFace):
         return f"LanceDataset({self.uri!r}, version={self._held.version})"
 
     def __reduce__(self) -> Any:
+        if self._root.uri.startswith("memory://"):
+            raise InvalidInput(
+                f"{self._root.uri} lives in the memory of this process and cannot be pickled: no other "
+                f"process could "
+                "open it. Write the table to a directory, or send its rows"
+            )
         return _reopened, (
             self._root.uri,
             self._held.manifest.branch,
@@ -119,20 +130,6 @@ def _number(version: Any) -> int:
     if isinstance(version, bool) or not hasattr(version, "__index__"):
         raise InvalidInput(f"a version is a number or a tag, found {version!r}")
     return int(version.__index__())
-
-
-def _moment(asof: Any) -> datetime:
-    """A time as `datetime`: also a date, ISO 8601 text or a pandas timestamp."""
-    if isinstance(asof, datetime):
-        return asof.to_pydatetime(warn=False) if hasattr(asof, "to_pydatetime") else asof
-    if hasattr(asof, "year") and hasattr(asof, "month"):
-        return datetime(asof.year, asof.month, asof.day)
-    if isinstance(asof, str):
-        try:
-            return datetime.fromisoformat(asof)
-        except ValueError as error:
-            raise InvalidInput(f"asof {asof!r} is no ISO 8601 time") from error
-    raise InvalidInput(f"asof is a datetime or ISO 8601 text, found {asof!r}")
 
 
 def dataset(

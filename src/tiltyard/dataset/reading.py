@@ -10,7 +10,7 @@ import numpy as np
 
 from tiltyard import runtime
 from tiltyard.dataset.fragment import LanceFragment
-from tiltyard.dataset.handle import Handle
+from tiltyard.dataset.handle import Handle, moment_of
 from tiltyard.dataset.lance_schema import LanceSchema
 from tiltyard.dataset.scanner import LanceScanner, ScannerBuilder, build
 from tiltyard.dataset.stats import LanceStats
@@ -124,6 +124,12 @@ class ReadFace(Handle):
         snapshot = open_reference(self._root, self._held, version)
         return self._at(snapshot)
 
+    def checkout_asof(self, asof: Any) -> Self:
+        """A handle that shows the newest version committed at or before a time: a `datetime`, a date or ISO
+        8601 text; local where it has no zone. Raises `VersionNotFound`.
+        """
+        return self._at(open_snapshot(self._store, self._session, asof=moment_of(asof)))
+
     def checkout_latest(self) -> None:
         """Move this handle to the newest version."""
         self._look()
@@ -207,8 +213,11 @@ class ReadFace(Handle):
     def take(self, indices: Any, columns: ColumnsArgument = None) -> Any:
         """Rows by number in scan order, as a `pa.Table`: any order, duplicates kept.
 
-        A dotted path in `columns` gives the pruned struct. Raises `RowOutOfRange`.
+        `indices`: a list, an array, a range, or a slice of the rows. A dotted path in `columns` gives the
+        pruned struct. Raises `RowOutOfRange`.
         """
+        if isinstance(indices, slice):
+            indices = range(*indices.indices(self.count_rows()))
         return self._taker(columns).rows_at(indices)
 
     def _take_rows(

@@ -1,34 +1,65 @@
 """Whatever a caller hands in as data, as one Arrow schema and a stream of record batches.
 
 Accepted: Arrow tables, batches, readers, datasets and scanners; anything with `__arrow_c_stream__`; pandas
-and Polars frames; lists of dicts and dicts of lists; iterables of record batches with a schema; our own
-datasets and scanners.
+and Polars frames; dicts of columns; lists of dicts, of batches, of tables; iterators of them; our own
+datasets, tables and scanners.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
 
+from tiltyard.dataset.rows import looks_like_columns, refuse_unknown, table_of_columns, table_of_rows
 from tiltyard.errors import InvalidInput, SchemaMismatch
 
+ROWS_AT_ONCE = 1 << 16
+"""Rows of an iterator of dicts that become one batch; the first ones settle the types where no schema does.
+"""
 
-def read_source(data: Any, schema: Any = None) -> tuple[Any, Iterator[Any]]:
+ACCEPTED = (
+    "give an Arrow table, batch or reader, a pandas or Polars frame, a dict of columns, a list of dicts, "
+    "or an "
+    "iterable of record batches"
+)
+
+_TABULAR = ("__arrow_c_stream__", "__arrow_c_array__", "to_batches")
+
+Read = tuple[Any, Iterator[Any]]
+
+
+def read_source(data: Any, schema: Any = None, table: Any = None) -> Read:
     """The `pa.Schema` of the data and its `pa.RecordBatch`es.
 
-    With `schema`, the data is brought to it. Raises `InvalidInput` for what is not data and for an iterable
-    without a schema.
+    `schema`: what the caller says that the data shall have; the data is brought to it, columns that it does
+    not have are refused, nullable ones that the data lacks are filled with nulls. `table`: the schema of
+    the table that is appended to; it guides Python values, which have no type of their own. Raises
+    `InvalidInput` for what is not data and for data without a schema, `SchemaMismatch`.
     """
-    found, batches = _read(data, schema)
-    if schema is not None and not found.equals(schema, check_metadata=True):
-        return schema, _cast(batches, schema)
-    return found, batches
+    if schema is not None and not isinstance(schema, pa.Schema):
+        schema = _as_schema(schema)
+    guide = table if schema is None else schema
+    found, batches = _read(data, guide)
+    if schema is None:
+        return found, batches
+    refuse_unknown(found.names, schema)
+    if found.equals(schema, check_metadata=True):
+        return schema, batches
+    return schema, _cast(batches, schema)
 
 
-def _read(data: Any, schema: Any) -> tuple[Any, Iterator[Any]]:
+def _as_schema(schema: Any) -> Any:
+    if hasattr(schema, "to_pyarrow"):
+        return schema.to_pyarrow()
+    raise InvalidInput(f"schema must be a pyarrow.Schema, found {type(schema).__name__}")
+
+
+def _read(data: Any, guide: Any) -> Read:
     if isinstance(data, pa.Table):
         return data.schema, iter(data.to_batches())
     if isinstance(data, pa.RecordBatch):
@@ -36,12 +67,9 @@ def _read(data: Any, schema: Any) -> tuple[Any, Iterator[Any]]:
     if isinstance(data, pa.RecordBatchReader):
         return data.schema, iter(data)
     if isinstance(data, Mapping):
-        table = pa.Table.from_pydict(dict(data), schema=schema)
-        return table.schema, iter(table.to_batches())
-    if isinstance(data, list) and (not data or isinstance(data[0], Mapping)):
-        table = _from_rows(data, schema)
-        return table.schema, iter(table.to_batches())
-    frame = _frame(data, schema)
+        return _read(table_of_columns(data, guide), guide)
+    _refuse_no_table(data)
+    frame = _frame(data)
     if frame is not None:
         return frame.schema, iter(frame.to_batches())
     if hasattr(data, "to_batches") and hasattr(data, "projected_schema"):
@@ -49,33 +77,51 @@ def _read(data: Any, schema: Any) -> tuple[Any, Iterator[Any]]:
     if hasattr(data, "to_batches") and isinstance(getattr(data, "schema", None), pa.Schema):
         return data.schema, iter(data.to_batches())  # a dataset, Arrow's or ours
     if hasattr(data, "__arrow_c_stream__"):
-        reader = pa.RecordBatchReader.from_stream(data)
-        return reader.schema, iter(reader)
+        return _stream(data)
     if hasattr(data, "__arrow_c_array__"):
         batch = pa.record_batch(data)
         return batch.schema, iter([batch])
-    if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
-        if schema is None:
-            raise InvalidInput("an iterable of record batches needs a schema: pass schema=")
-        return schema, _from_iterable(data, schema)
-    raise InvalidInput(
-        f"cannot write an object of type {type(data).__name__}; give an Arrow table, batch or reader, a "
-        f"pandas or "
-        "Polars frame, a dict of lists, a list of dicts, or an iterable of record batches with schema="
-    )
+    if isinstance(data, list) and data and all(isinstance(each, Mapping) for each in data):
+        return _read(table_of_rows(data, guide), guide)
+    if isinstance(data, Iterable):
+        return _iterable(data, guide)
+    raise InvalidInput(f"an object of type {type(data).__name__} is no data; {ACCEPTED}")
 
 
-def _from_rows(rows: list[Any], schema: Any) -> Any:
-    if not rows and schema is None:
-        raise InvalidInput("an empty list has no schema: pass schema=")
-    return pa.Table.from_pylist(rows, schema=schema)
+def _refuse_no_table(data: Any) -> None:
+    """Name what people take for a table."""
+    if isinstance(data, (str, bytes, os.PathLike)):
+        raise InvalidInput(
+            f"the data is the {'path' if isinstance(data, os.PathLike) else 'text'} {str(data)[:80]!r}; "
+            f"files are "
+            f"not read here, read it first: {ACCEPTED}"
+        )
+    if isinstance(data, (pa.Array, pa.ChunkedArray)) and not pa.types.is_struct(data.type):
+        raise InvalidInput("an Arrow array is one column without a name; give {'name': array}")
+    library = type(data).__module__.partition(".")[0]
+    if library == "numpy":
+        raise InvalidInput(
+            "a NumPy array has no column names; give {'name': array}, an array for each column"
+        )
+    if library in ("pandas", "polars") and type(data).__name__ == "Series":
+        raise InvalidInput(f"a {library} Series is one column; give a frame (series.to_frame('name'))")
 
 
-def _frame(data: Any, schema: Any) -> Any:
+def _stream(data: Any) -> Read:
+    try:
+        reader = pa.RecordBatchReader.from_stream(data)
+    except (pa.ArrowInvalid, TypeError) as error:
+        raise InvalidInput(
+            f"the Arrow stream of this {type(data).__name__} has no columns; {ACCEPTED}"
+        ) from error
+    return reader.schema, iter(reader)
+
+
+def _frame(data: Any) -> Any:
     """pandas and Polars frames as a table; None for anything else. Loads neither library."""
     pandas: Any = sys.modules.get("pandas")
     if pandas is not None and isinstance(data, getattr(pandas, "DataFrame", ())):
-        return pa.Table.from_pandas(data, schema=schema, preserve_index=None if schema is None else False)
+        return _from_pandas(data)
     polars: Any = sys.modules.get("polars")
     if polars is None:
         return None
@@ -85,17 +131,53 @@ def _frame(data: Any, schema: Any) -> Any:
     return frame.to_arrow(compat_level=polars.CompatLevel.oldest()) if isinstance(frame, eager) else None
 
 
-def _from_iterable(data: Iterable[Any], schema: Any) -> Iterator[Any]:
-    for part in data:
-        if isinstance(part, pa.RecordBatch):
-            yield part
-        elif isinstance(part, pa.Table):
-            yield from part.to_batches()
-        elif isinstance(part, Mapping):
-            yield from pa.Table.from_pydict(dict(part), schema=schema).to_batches()
-        else:
-            _, batches = _read(part, schema)
-            yield from batches
+def _from_pandas(frame: Any) -> Any:
+    """The frame with those parts of its index that have a name; the others are row labels, no data."""
+    unnamed = [level for level, name in enumerate(frame.index.names) if name is None]
+    if len(unnamed) == frame.index.nlevels:
+        keeps = False
+    else:
+        keeps = None
+        if unnamed:
+            frame = frame.reset_index(level=unnamed, drop=True)
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=keeps)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
+        raise InvalidInput(f"the frame cannot be brought to Arrow: {error}") from error
+
+
+def _iterable(data: Iterable[Any], guide: Any) -> Read:
+    """Batches, tables or dicts one after another; the first one shows what they are."""
+    parts = iter(data)
+    first = next(parts, None)
+    if first is None:
+        if guide is None:
+            raise InvalidInput("the data is empty and has no schema; pass schema=")
+        return guide, iter(())
+    parts = chain((first,), parts)
+    if isinstance(first, Mapping) and not looks_like_columns(first, guide):
+        return _rows(parts, guide)
+    if isinstance(first, Mapping) or any(hasattr(first, name) for name in _TABULAR):
+        return _read(first, guide)[0], _parts(parts, guide)
+    kind = type(data).__name__
+    raise InvalidInput(f"a {kind} of {type(first).__name__} is no data; {ACCEPTED}")
+
+
+def _rows(rows: Iterator[Any], guide: Any) -> Read:
+    first = table_of_rows(list(islice(rows, ROWS_AT_ONCE)), guide)
+    guide = first.schema if guide is None else guide
+
+    def batches() -> Iterator[Any]:
+        yield from first.to_batches()
+        while more := list(islice(rows, ROWS_AT_ONCE)):
+            yield from table_of_rows(more, guide).to_batches()
+
+    return first.schema, batches()
+
+
+def _parts(parts: Iterator[Any], guide: Any) -> Iterator[Any]:
+    for part in parts:
+        yield from [part] if isinstance(part, pa.RecordBatch) else _read(part, guide)[1]
 
 
 def _cast(batches: Iterator[Any], schema: Any) -> Iterator[Any]:
@@ -103,10 +185,8 @@ def _cast(batches: Iterator[Any], schema: Any) -> Iterator[Any]:
         if batch.schema.equals(schema, check_metadata=False):
             yield batch.replace_schema_metadata(schema.metadata)
             continue
-        try:
-            yield pa.RecordBatch.from_arrays([_column(batch, field) for field in schema], schema=schema)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise SchemaMismatch(f"the data does not fit the schema given: {error}") from error
+        refuse_unknown(batch.schema.names, schema)
+        yield pa.RecordBatch.from_arrays([_column(batch, field) for field in schema], schema=schema)
 
 
 def _column(batch: Any, field: Any) -> Any:
@@ -120,6 +200,13 @@ def _column(batch: Any, field: Any) -> Any:
         return column
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
-    if isinstance(field.type, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(field.type, column.cast(field.type.storage_type))
-    return column.cast(field.type)
+    try:
+        if isinstance(field.type, pa.BaseExtensionType):
+            return pa.ExtensionArray.from_storage(field.type, column.cast(field.type.storage_type))
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SchemaMismatch(
+            f"column {field.name!r} does not fit the schema given: cannot bring {column.type} to "
+            f"{field.type}: "
+            f"{error}"
+        ) from error

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tiltyard import runtime
-from tiltyard.dataset.fragment import check_mode, file_version, place_of, table_schema
+from tiltyard.dataset.fragment import check_mode, file_version, place_of, table_arrow, table_schema
 from tiltyard.dataset.handle import refuse
 from tiltyard.dataset.progress import ToldProgress
 from tiltyard.dataset.source import read_source
@@ -71,12 +71,13 @@ def write_dataset(
 ) -> LanceDataset:
     """Write data as a new version and give a handle of it.
 
-    `data_obj`: an Arrow table, batch, reader, dataset; a pandas or Polars frame; a dict of lists; a list of
-    dicts; or an iterable of record batches with `schema`. `uri`: a path, URI or dataset. `mode`: `create`
-    (the table must not exist), `append` (fitted to the table's schema, widened where that is safe) or
-    `overwrite`; the last two make a missing table. Files end at `max_rows_per_file` rows or
-    `max_bytes_per_file` bytes. `progress` is a `FragmentWriteProgress` or a function of the rows written.
-    `data_storage_version`: `2.1`, `2.2` or `stable`.
+    `data_obj`: an Arrow table, batch, reader, dataset; a pandas or Polars frame; a dict of columns; a list of
+    dicts; or an iterable of record batches or dicts. An index of a pandas frame is a column if it has a name,
+    else left out. `schema`: brings the data to these columns; others are refused. `uri`: a path, URI or
+    dataset. `mode`: `create` (the table must not exist), `append` (fitted to the table's schema, widened
+    where that is safe) or `overwrite`; the last two make a missing table. Files end at `max_rows_per_file`
+    rows or `max_bytes_per_file` bytes. `progress` is a `FragmentWriteProgress` or a function of the rows
+    written. `data_storage_version`: `2.1`, `2.2` or `stable`.
 
     Everything is durable when this returns, unless `storage_options={"durable": False}`. Raises
     `TableAlreadyExists`, `SchemaMismatch` (both schemas side by side), `InvalidInput`, `UnsupportedFeature`,
@@ -111,7 +112,7 @@ def write_dataset(
         "V2" if enable_v2_manifest_paths else "V1",
         NewTable(data_version=version.value, stable_row_ids=enable_stable_row_ids),
     )
-    arrow, batches = read_source(data_obj, schema)
+    arrow, batches = read_source(data_obj, schema, table_arrow(mode, snapshot))
     after = write.run(arrow, batches, snapshot)
     from tiltyard.dataset.lance_dataset import LanceDataset
 

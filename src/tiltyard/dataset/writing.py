@@ -16,7 +16,7 @@ from tiltyard.table import commit as table_commit
 from tiltyard.table.apply import NewTable
 from tiltyard.table.delete import CONFLICT_RETRIES, RETRY_SECONDS, delete
 from tiltyard.table.restore import restore
-from tiltyard.table.snapshot import Snapshot, open_latest
+from tiltyard.table.snapshot import Snapshot
 from tiltyard.table.versions import latest_or_none
 
 if TYPE_CHECKING:

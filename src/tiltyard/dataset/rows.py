@@ -1,0 +1,213 @@
+"""Python values as Arrow: dicts of columns, rows as dicts.
+
+Keys are united in the order in which they first appear. Where a schema guides the conversion (the table's
+on an append, or one that the caller gives), values take its types if nothing of them is lost, and keys that
+it does not have are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import types
+
+from tiltyard.errors import InvalidInput, SchemaMismatch, nearest
+
+JSON_NAMES = (b"arrow.json", b"lance.json")
+MAX_NAMES_SHOWN = 8
+
+_CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
+
+
+def table_of_rows(rows: Sequence[Any], guide: Any = None) -> Any:
+    """Rows as a `pa.Table`; a key that a row lacks is null there.
+
+    `guide`: a `pa.Schema` or None. Raises `InvalidInput` for what is no row and for values of one column that
+    have no common type, `SchemaMismatch` for keys and values that do not fit the guide; all name the column.
+    """
+    keys: dict[Any, None] = {}
+    for number, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise InvalidInput(f"rows are dicts, but row {number} is of type {type(row).__name__}")
+        keys.update(dict.fromkeys(row))
+    refuse_unknown(keys, guide)
+    columns = {key: _column(key, [row.get(key) for row in rows], guide) for key in keys}
+    return _table(columns, len(rows), guide)
+
+
+def table_of_columns(data: Mapping[Any, Any], guide: Any = None) -> Any:
+    """A dict of columns (lists, NumPy or Arrow arrays, pandas or Polars series) as a `pa.Table`; see
+    `table_of_rows`.
+    """
+    refuse_unknown(data, guide)
+    for key, values in data.items():
+        if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, (Iterable, pa.Array)):
+            raise InvalidInput(
+                f"column {key!r} is the single value {_shown(values)}; give a list with a value for each "
+                f"row, as "
+                f"in {{{key!r}: [{_shown(values)}]}}, or rows as a list of dicts"
+            )
+    columns = {key: _column(key, values, guide) for key, values in data.items()}
+    lengths = {key: len(column) for key, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{key!r} has {length:,}" for key, length in list(lengths.items())[:MAX_NAMES_SHOWN])
+        raise InvalidInput(f"columns must have the same number of values: {told}")
+    return _table(columns, next(iter(lengths.values()), 0), guide)
+
+
+def refuse_unknown(names: Iterable[Any], guide: Any) -> None:
+    """Raise `SchemaMismatch` for names that the guide does not have, `InvalidInput` for those that are no
+    text.
+    """
+    names = list(names)
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidInput(f"a column is named by text, found {name!r} of type {type(name).__name__}")
+    if guide is None:
+        return
+    unknown = [name for name in names if guide.get_field_index(name) < 0]
+    if unknown:
+        told = ", ".join(map(repr, unknown[:MAX_NAMES_SHOWN])) + (", ..." * (len(unknown) > MAX_NAMES_SHOWN))
+        hint = nearest(unknown[0], guide.names)
+        raise SchemaMismatch(
+            f"the data has {'columns' if len(unknown) > 1 else 'column'} {told}, which the schema has "
+            f"not; {hint}"
+        )
+
+
+def looks_like_columns(part: Mapping[Any, Any], guide: Any) -> bool:
+    """Whether a dict from an iterator is a batch of columns and no row: a list stands where the guide wants
+    one value.
+    """
+    if guide is None:
+        return False
+    for name, value in part.items():
+        at = guide.get_field_index(name) if isinstance(name, str) else -1
+        if at >= 0 and not types.is_nested(guide.field(at).type) and _is_list(value):
+            return True
+    return False
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple, pa.Array, pa.ChunkedArray)) or hasattr(value, "__array__")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _table(columns: Mapping[str, Any], rows: int, guide: Any) -> Any:
+    if not columns:
+        names = None if guide is None else guide.empty_table()
+        if rows and names is not None:
+            return pa.table([pa.nulls(rows, each.type) for each in guide], schema=guide)
+        return pa.table({}) if names is None else names
+    fields = []
+    for name, column in columns.items():
+        at = -1 if guide is None else guide.get_field_index(name)
+        if at >= 0 and column.type.equals(guide.field(at).type):
+            fields.append(guide.field(at).with_nullable(True))
+        else:
+            fields.append(pa.field(name, column.type))
+    return pa.table(list(columns.values()), schema=pa.schema(fields))
+
+
+def _column(name: str, values: Any, guide: Any) -> Any:
+    """One column; Arrow data keeps its type, Python values take the guide's."""
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values
+    field = None if guide is None else guide.field(name)
+    try:
+        if hasattr(values, "__arrow_c_stream__"):
+            return pa.chunked_array(values)
+        if getattr(values, "ndim", 1) == 2:
+            values = list(values)  # a matrix: a list for each row
+        elif not hasattr(values, "__len__"):
+            values = list(values)
+        if field is None or _holds_json(field):
+            return pa.array(values)
+    except _CONVERSION_ERRORS as error:
+        raise InvalidInput(f"the values of column {name!r} have no common type: {error}") from error
+    return _guided(name, values, field)
+
+
+def _guided(name: str, values: Any, field: Any) -> Any:
+    wanted = field.type
+    if isinstance(wanted, pa.BaseExtensionType):
+        wanted = wanted.storage_type
+    try:
+        column = pa.array(values, type=wanted)
+    except _CONVERSION_ERRORS as error:
+        raise SchemaMismatch(f"column {name!r}: a value is no {wanted}: {error}") from error
+    try:
+        given = pa.array(values)
+    except _CONVERSION_ERRORS:
+        return column  # such as maps, which have no type without a schema
+    problem = _loss(given, column, name)
+    if problem is not None:
+        raise SchemaMismatch(problem)
+    return column
+
+
+def _holds_json(field: Any) -> bool:
+    """Whether text in the field has a binary form that is not made here; the table layer says so then."""
+    return (field.metadata or {}).get(b"ARROW:extension:name") in JSON_NAMES
+
+
+def _loss(given: Any, made: Any, path: str) -> str | None:
+    """What the conversion of Python values to a type lost; None when nothing. pyarrow converts 1.5 to 1, cuts
+    times and drops unknown keys of structs without a word.
+    """
+    if isinstance(made, pa.ChunkedArray):
+        return None
+    if given.type.equals(made.type) or types.is_null(given.type):
+        return None
+    if types.is_struct(given.type) and types.is_struct(made.type):
+        return _struct_loss(given, made, path)
+    if _has_items(given.type) and _has_items(made.type):
+        return _loss(given.flatten(), made.flatten(), f"{path}[]")
+    if types.is_nested(given.type) or types.is_nested(made.type):
+        return None
+    told = f"column {path!r}: a value would be lost in {made.type}; the data has {given.type}"
+    if types.is_floating(given.type) and types.is_floating(made.type):
+        return told if _infinite(given) != _infinite(made) else None
+    if types.is_temporal(made.type) and not types.is_temporal(given.type):
+        return f"column {path!r}: {given.type} is no {made.type}; give datetime values"
+    if types.is_timestamp(given.type) and types.is_timestamp(made.type):
+        if (given.type.tz is None) != (made.type.tz is None):
+            return (
+                f"column {path!r}: the table has {made.type}, the data {given.type}; give both a time "
+                f"zone or "
+                "neither"
+            )
+        made = made.cast(pa.timestamp(made.type.unit, given.type.tz))
+    try:
+        same = made.cast(given.type).equals(given)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        same = False
+    return None if same else told
+
+
+def _struct_loss(given: Any, made: Any, path: str) -> str | None:
+    names = [each.name for each in made.type]
+    for at in range(given.type.num_fields):
+        name = given.type.field(at).name
+        if name not in names:
+            return f"column '{path}.{name}' is not in the table"
+        found = _loss(given.field(at), made.field(names.index(name)), f"{path}.{name}")
+        if found is not None:
+            return found
+    return None
+
+
+def _has_items(kind: Any) -> bool:
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _infinite(array: Any) -> int:
+    import numpy as np
+
+    return int(np.isinf(array.to_numpy(zero_copy_only=False).astype(np.float64)).sum())
