@@ -24,7 +24,11 @@ _HOMES = {
     "write_dataset": "tiltyard.dataset",
 }
 
+_MODULES = ("errors", "lance")
+
 if TYPE_CHECKING:
+    from tiltyard import errors as errors
+    from tiltyard import lance as lance
     from tiltyard.dataset import LanceDataset as LanceDataset
     from tiltyard.dataset import write_dataset as write_dataset
     from tiltyard.lake import Table as Table
@@ -40,21 +44,25 @@ __all__ = [
     "__version__",
     "connect",
     "create_table",
+    "errors",
+    "lance",
     "open_table",
     "write_dataset",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name in _MODULES:
+        return import_module(f"tiltyard.{name}")  # which sets the attribute here
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'tiltyard' has no attribute {name!r}")
-    from importlib import import_module
-
     value = getattr(import_module(home), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, *_MODULES})

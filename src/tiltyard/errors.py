@@ -8,6 +8,13 @@ do next.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+NEAREST_NAMES = 3
+"""How many similar names an error about an unknown name shows."""
+
+KNOWN_NAMES_SHOWN = 20
+
 
 class TiltyardError(Exception):
     """Base of every error that this library raises on purpose."""
@@ -151,3 +158,18 @@ class ObjectExists(StoreError, FileExistsError):
 
 class ForkedHandle(TiltyardError, RuntimeError):
     """A handle that belongs to the parent process was used in a forked child; open it again there."""
+
+
+# -- wording -------------------------------------------------------------------------------------
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """'nearest: a, b', or a list of what is known, for messages about a name that is not there."""
+    import difflib  # only errors need it
+
+    lowered = {item.lower(): item for item in reversed(known)}
+    found = difflib.get_close_matches(name.lower(), list(lowered), NEAREST_NAMES, 0.5)
+    if found:
+        return "nearest: " + ", ".join(lowered[item] for item in found)
+    shown = ", ".join(known[:KNOWN_NAMES_SHOWN]) + (", ..." if len(known) > KNOWN_NAMES_SHOWN else "")
+    return f"there are: {shown}" if known else "there are none"

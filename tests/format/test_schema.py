@@ -205,7 +205,7 @@ def test_projection_passes_through_lists() -> None:
 
 def test_unknown_columns_list_the_nearest() -> None:
     schema = Schema.from_arrow(WIDE)
-    with pytest.raises(FieldNotFound, match=r"no column 'zz' for 'y\.zz'; the nearest are 'z'"):
+    with pytest.raises(FieldNotFound, match=r"the struct y has no field 'zz'; nearest: z"):
         schema.field("y.zz")
     with pytest.raises(FieldNotFound):
         schema.by_id(99)

@@ -11,7 +11,16 @@ import pyarrow as pa
 import pytest
 
 import tiltyard as ty
-from tiltyard.errors import InvalidInput, TableAlreadyExists, TableNotFound
+from tiltyard.errors import (
+    InvalidInput,
+    InvalidUri,
+    RetryableConflict,
+    SchemaMismatch,
+    StoreError,
+    TableAlreadyExists,
+    TableNotFound,
+    VersionNotFound,
+)
 
 DATA = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "delay": [10, 70, 80]})
 
@@ -32,7 +41,7 @@ def test_the_ten_lines_of_the_readme(tmp_path: Path) -> None:
     assert flights.scan(where="id > 1").count() == 2
     assert flights.scan().schema == flights.schema == DATA.schema
     assert pa.table(flights.scan()).equals(DATA)
-    assert flights.at(version=2).restore() == 5
+    assert flights.at(version=2).restore()["version"] == 5
     assert flights.count() == 4
 
 
@@ -66,6 +75,176 @@ def test_a_directory_of_tables(tmp_path: Path) -> None:
     for name in ("", "a/b", "..", ".hidden", None):
         with pytest.raises(InvalidInput):
             lake.open_table(name)
+
+
+def test_a_directory_tells_its_names_and_hints_at_the_right_one(tmp_path: Path) -> None:
+    lake = ty.connect(tmp_path)
+    assert lake
+    lake.create_table("flights", DATA)
+    assert (list(lake), len(lake), "flights" in lake) == (["flights"], 1, True)
+    with pytest.raises(InvalidInput, match=r"give 'flights' instead of 'flights\.lance'"):
+        lake.open_table("flights.lance")
+    with pytest.raises(TableNotFound, match=r"no table 'flight' in .*nearest: flights"):
+        lake.open_table("flight")
+
+
+# -- tables that stay at a version --------------------------------------------------------------
+
+
+def test_a_table_at_a_version_refuses_writes_but_can_be_restored(tmp_path: Path) -> None:
+    table = ty.create_table(tmp_path / "t.lance", DATA)
+    table.append(DATA)
+    old = table.at(1)
+    for write in (lambda: old.append(DATA), lambda: old.overwrite(DATA), lambda: old.delete("true")):
+        with pytest.raises(InvalidInput, match=r"version 1 of .* Write through the table itself"):
+            write()
+    assert "read only" in repr(old)
+    with pytest.raises(RetryableConflict, match="version 2 committed since"):
+        old.restore(expected_latest=1)
+    assert old.restore() == {"version": 3, "restored_version": 1, "superseded_versions": [2]}
+    assert (old.version, table.version, table.count()) == (1, 3, 3)
+    old.dataset.insert(DATA)  # a LanceDataset of its own moves, as the official one does
+    assert (old.version, table.count(), pickle.loads(pickle.dumps(old)).version) == (1, 6, 1)
+
+
+def test_a_restore_succeeds_whatever_other_handles_committed(tmp_path: Path) -> None:
+    table = ty.create_table(tmp_path / "t.lance", {"a": [1]})
+    ty.open_table(tmp_path / "t.lance").append({"a": [2]})
+    assert table.at(1).restore()["superseded_versions"] == [2]
+    assert table.to_arrow()["a"].to_pylist() == [1]
+
+
+def test_a_table_at_a_time_is_the_newest_one_before_it(tmp_path: Path) -> None:
+    table = ty.create_table(tmp_path / "t.lance", DATA)
+    table.append(DATA)
+    first, second = (each["timestamp"] for each in table.history())
+    assert (table.at(asof=second).version, table.at(asof=second.isoformat()).version) == (2, 2)
+    assert table.at(asof=first).version == 1
+    with pytest.raises(VersionNotFound):
+        table.at(asof="2001-01-01")
+    with pytest.raises(InvalidInput, match="one of version, tag and asof"):
+        table.at(1, asof=first)
+
+
+# -- the object ---------------------------------------------------------------------------------
+
+
+def test_a_table_is_read_whole_and_in_parts(tmp_path: Path) -> None:
+    table = ty.create_table(tmp_path / "t.lance", DATA)
+    assert table.to_arrow().equals(DATA)
+    assert pa.table(table).equals(DATA)
+    assert table.to_pandas()["id"].tolist() == [1, 2, 3]
+    assert table.scan(offset=1, limit=1).to_arrow()["id"].to_pylist() == [2]
+    assert table.take(slice(0, 2))["id"].to_pylist() == [1, 2]
+    assert table.take(slice(None, None, -1))["id"].to_pylist() == [3, 2, 1]
+    for rows in (1, None):
+        with pytest.raises(InvalidInput, match=rf"list of numbers, as in \[0, 5\]; found {rows}"):
+            table.take(rows)
+
+
+def test_an_empty_table_is_there_all_the_same(tmp_path: Path) -> None:
+    table = ty.create_table(tmp_path / "t.lance", DATA.schema)
+    assert (bool(table), len(table)) == (True, 0)
+
+
+def test_the_text_form_shows_version_and_columns(tmp_path: Path) -> None:
+    table = ty.create_table(tmp_path / "t.lance", pa.schema([pa.field("id", pa.int64(), nullable=False)]))
+    ty.open_table(tmp_path / "t.lance").append({"id": [1]})
+    assert repr(table).splitlines()[0].endswith("t.lance', version=2)")
+    assert repr(table).splitlines()[1] == "  id: int64 not null"
+    wide = ty.create_table(tmp_path / "w.lance", {f"c{i}": [i] for i in range(30)})
+    assert repr(wide).endswith("... and 10 more columns")
+    assert repr(table.scan(["id"], "id > 1", offset=3)).endswith(
+        "version=2, columns=['id'], where='id > 1', offset=3)"
+    )
+
+
+def test_a_scan_is_pickled_with_its_version(tmp_path: Path) -> None:
+    table = ty.create_table(tmp_path / "t.lance", DATA)
+    data = pickle.dumps(table.scan(["id"], where="id > 1", limit=1))
+    table.delete("true")
+    assert pickle.loads(data).to_arrow().to_pydict() == {"id": [2]}
+
+
+def test_a_table_is_opened_by_its_functions(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"open_table\('t.lance'\)"):
+        ty.Table("t.lance")  # type: ignore[arg-type]
+
+
+def test_options_of_a_write_are_named(tmp_path: Path) -> None:
+    told: list[int] = []
+    table = ty.create_table(
+        tmp_path / "t.lance", DATA, max_rows_per_file=2, data_storage_version="2.1", commit_message="first"
+    )
+    table.append(DATA, max_rows_per_file=1, commit_message="second", progress=told.append)
+    assert told == [1, 2, 3]
+    assert [each.physical_rows for each in table.dataset.get_fragments()] == [2, 1, 1, 1, 1]
+    assert table.dataset.data_storage_version == "2.1"
+    messages = [
+        table.dataset.read_transaction(version).transaction_properties["__lance_commit_message"]
+        for version in (1, 2)
+    ]
+    assert messages == ["first", "second"]
+    with pytest.raises(TypeError, match="max_rows"):
+        table.append(DATA, max_rows=1)  # type: ignore[call-arg]
+
+
+# -- places -------------------------------------------------------------------------------------
+
+
+def test_a_table_in_unnamed_memory_lives_by_its_handle() -> None:
+    table = ty.create_table("memory://", DATA)
+    table.append(DATA)
+    assert table.count() == 6
+    for thing in (table, table.scan(), table.dataset):
+        with pytest.raises(InvalidInput, match="memory of this process and cannot be pickled"):
+            pickle.dumps(thing)
+
+
+def test_what_stands_where_there_is_no_table_is_told(tmp_path: Path) -> None:
+    ty.create_table(tmp_path / "flights.lance", DATA)
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "empty").mkdir()
+    told = {
+        "flihgts.lance": r"there is no such directory; near it there are flights\.lance",
+        "no/where": r"no such directory, nor .*no$",
+        "file": "it is a file",
+        "file/below/it": "/file is a file",
+        "empty": "the directory is no table",
+        "": r"holds tables: flights\.lance; open one of them",
+        "flights.lance/_versions": r"part of the table .*flights\.lance",
+    }
+    for place, text in told.items():
+        with pytest.raises(TableNotFound, match=text):
+            ty.open_table(tmp_path / place)
+    with pytest.raises(StoreError, match="a file stands where a directory is needed"):
+        ty.create_table(tmp_path / "file", DATA)
+    with pytest.raises(StoreError, match="a file stands where a directory is needed"):
+        ty.create_table(tmp_path / "file" / "below", DATA)
+    with pytest.raises(InvalidUri, match="two slashes"):
+        ty.create_table("memory:", DATA)
+    with pytest.raises(TableNotFound, match="nothing was written there"):
+        ty.open_table("memory://nobody-wrote-here")
+
+
+def test_who_creates_twice_is_told_how_to_open(tmp_path: Path) -> None:
+    ty.create_table(tmp_path / "t.lance", DATA)
+    with pytest.raises(TableAlreadyExists, match="open_table, or give exist_ok=True"):
+        ty.create_table(tmp_path / "t.lance", DATA)
+
+
+def test_rows_without_columns_are_refused(tmp_path: Path) -> None:
+    table = ty.create_table(tmp_path / "t.lance", pa.schema([]))
+    with pytest.raises(InvalidInput, match="at least one column"):
+        table.append(DATA.select([]))
+    with pytest.raises(SchemaMismatch, match="'id' is not in the table"):
+        table.append(DATA)
+
+
+def test_the_errors_are_found_from_the_package() -> None:
+    code = "import tiltyard as ty; print(ty.errors.TableNotFound.__name__, 'errors' in dir(ty))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["TableNotFound", "True"]
 
 
 def test_importing_the_package_loads_neither_numpy_nor_pyarrow() -> None:

@@ -7,26 +7,12 @@ quoting it whole.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
 import pyarrow as pa
 
-from tiltyard.errors import FieldNotFound
+from tiltyard.errors import FieldNotFound, nearest
 from tiltyard.expr.types import Column
-
-NEAREST_NAMES = 3
-"""How many similar names an error about an unknown column shows."""
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """'nearest: a, b' or a list of what is known, for error messages."""
-    lowered = {item.lower(): item for item in reversed(known)}
-    found = difflib.get_close_matches(name.lower(), list(lowered), NEAREST_NAMES, 0.5)
-    if found:
-        return "nearest: " + ", ".join(lowered[item] for item in found)
-    shown = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
-    return f"there are: {shown}" if known else "there are none"
 
 
 def _step(names: Sequence[str], name: str, is_quoted: bool) -> str | None:

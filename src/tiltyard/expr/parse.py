@@ -15,11 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from tiltyard.errors import InvalidExpression, InvalidInput
+from tiltyard.errors import InvalidExpression, InvalidInput, nearest
 from tiltyard.expr import build
 from tiltyard.expr.coerce import Mismatch, date_literal, instant_literal, time_literal
 from tiltyard.expr.functions import AGGREGATES, ALIASES, LIST_FUNCTIONS, SIGNATURES, SPECIAL_FUNCTIONS
-from tiltyard.expr.names import find_column, nearest
+from tiltyard.expr.names import find_column
 from tiltyard.expr.tokens import RESERVED_WORDS, Scanner, refuse
 from tiltyard.expr.type_names import read_type
 from tiltyard.expr.types import BOOL, NULL, Expr, Literal, Node, expr_of

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types
 
-from tiltyard.errors import CorruptFile, FieldNotFound, InvalidInput, UnsupportedFeature
+from tiltyard.errors import CorruptFile, FieldNotFound, InvalidInput, UnsupportedFeature, nearest
 from tiltyard.format import wire
 from tiltyard.format.logical_types import (
     EXTENSION_METADATA,
@@ -33,8 +33,6 @@ from tiltyard.format.version import FileVersion
 SCHEMA_CACHE_ENTRIES = 64
 MAX_DEPTH = 100
 """Levels of nesting that a schema may have."""
-NEAREST_NAMES = 3
-"""How many similar names an error lists."""
 
 STRUCT_VECTOR = "fixed_size_list:struct:"
 """Logical type of a fixed-size list of structs, less its dimension."""
@@ -228,14 +226,14 @@ class Schema:
 
     def _resolve(self, path: Path) -> list[Field]:
         steps = self._steps(path)
-        found = _child(self.fields, steps[0], path)
+        found = _child(self.fields, steps[:1])
         route = [found]
-        for step in steps[1:]:
+        for depth, step in enumerate(steps[1:], 2):
             # Lists and maps are passed through: `points.x` means `points.item.x`.
             while not any(each.name == step for each in found.children) and _is_repeated(found):
                 found = found.children[0]
                 route.append(found)
-            found = _child(found.children, step, path)
+            found = _child(found.children, steps[:depth])
             route.append(found)
         return route
 
@@ -512,17 +510,14 @@ def _is_repeated(each: Field) -> bool:
     return len(each.children) == 1 and each.logical_type != "struct"
 
 
-def _child(among: Sequence[Field], name: str, path: Path) -> Field:
+def _child(among: Sequence[Field], steps: Sequence[str]) -> Field:
+    """The field that the last step names."""
+    *above, name = steps
     for each in among:
         if each.name == name:
             return each
-    import difflib  # only errors need it
-
-    names = [each.name for each in among]
-    near = difflib.get_close_matches(name, names, NEAREST_NAMES, 0.5) or names[:NEAREST_NAMES]
-    shown = path if isinstance(path, str) else ".".join(path)
-    hint = f"; the nearest are {', '.join(map(repr, near))}" if near else ""
-    raise FieldNotFound(f"no column {name!r} for {shown!r}{hint}")
+    where = f"the struct {'.'.join(above)} has no field" if above else "there is no column"
+    raise FieldNotFound(f"{where} {name!r}; {nearest(name, [each.name for each in among])}")
 
 
 def _split(path: str) -> tuple[str, ...]:

@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tiltyard.dataset import LanceDataset, write_dataset
-from tiltyard.errors import TableAlreadyExists
+from tiltyard.dataset.handle import LATEST, seconds_of
+from tiltyard.errors import InvalidInput, TableAlreadyExists, TiltyardError
+
+if TYPE_CHECKING:
+    from tiltyard.dataset.progress import FragmentWriteProgress
 
 Columns = Sequence[str] | Mapping[str, str] | None
 
+COLUMNS_SHOWN = 20
+"""How many columns the text form of a table lists."""
+
 
 class Scan:
-    """Some rows and columns of a table at one version, not yet read."""
+    """Some rows and columns of a table at one version, not yet read. It may be pickled."""
 
-    def __init__(self, ds: LanceDataset, columns: Columns, where: str | None, limit: int | None) -> None:
-        self._scanner = ds.scanner(columns, where, limit=limit)
+    def __init__(
+        self,
+        ds: LanceDataset,
+        columns: Columns = None,
+        where: Any = None,
+        limit: int | None = None,
+        offset: int | None = None,
+    ) -> None:
+        self._ds = ds._pinned(ds._snapshot)
+        self._asked = (columns, where, limit, offset)
+        self._scanner = self._ds.scanner(columns, where, limit=limit, offset=offset)
+
+    def __repr__(self) -> str:
+        asked = zip(("columns", "where", "limit", "offset"), self._asked, strict=True)
+        told = [f"{name}={value!r}" for name, value in asked if value is not None]
+        return f"Scan({', '.join([repr(self._ds.uri), f'version={self._ds.version}', *told])})"
+
+    def __reduce__(self) -> Any:
+        return Scan, (self._ds, *self._asked)
 
     @property
     def schema(self) -> Any:
@@ -45,17 +70,30 @@ class Scan:
 
 
 class Table:
-    """A table. Reads see the newest version; `at` gives a table that stays at one.
+    """A table. Reads see the newest version; `at` gives one that stays at a version and is only read.
 
     The handle may be shared among threads and pickled.
     """
 
-    def __init__(self, ds: LanceDataset, storage_options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, ds: LanceDataset, *, pinned: bool = False) -> None:
+        if not isinstance(ds, LanceDataset):
+            raise InvalidInput(f"a Table is opened with open_table({ds!r}), or made with create_table")
         self._ds = ds
-        self._storage_options = storage_options
+        self._pinned = pinned
 
     def __repr__(self) -> str:
-        return f"Table({self.uri!r}, version={self._ds._held.version})"
+        snapshot = self._ds._held
+        with suppress(TiltyardError, OSError):  # a text form tells what was known last
+            snapshot = self._ds._snapshot
+        lines = [f"Table({self.uri!r}, version={snapshot.version}{', read only' if self._pinned else ''})"]
+        schema = snapshot.schema.arrow
+        lines += [
+            f"  {field.name}: {field.type}{'' if field.nullable else ' not null'}"
+            for field in list(schema)[:COLUMNS_SHOWN]
+        ]
+        if len(schema) > COLUMNS_SHOWN:
+            lines.append(f"  ... and {len(schema) - COLUMNS_SHOWN} more columns")
+        return "\n".join(lines)
 
     @property
     def uri(self) -> str:
@@ -74,86 +112,215 @@ class Table:
 
     @property
     def dataset(self) -> LanceDataset:
-        """The same table with every knob."""
-        return self._ds
+        """The same table with every knob, in the words of the official package; of a table from `at`, a
+        copy that its own writes move.
+        """
+        return self._ds._at(self._ds._held) if self._pinned else self._ds
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def append(self, data: Any, **options: Any) -> None:
-        """Add rows: anything Arrow-like, pandas, Polars, dicts, readers. Options as for `write_dataset`."""
-        self._ds.insert(data, mode="append", **options)
+    def append(
+        self,
+        data: Any,
+        *,
+        schema: Any = None,
+        max_rows_per_file: int | None = None,
+        max_bytes_per_file: int | None = None,
+        data_storage_version: str | None = None,
+        commit_message: str | None = None,
+        transaction_properties: Mapping[str, str] | None = None,
+        progress: FragmentWriteProgress | Callable[[int], None] | None = None,
+    ) -> None:
+        """Add rows: Arrow, pandas or Polars data, a dict of columns, a list of dicts, an iterator of
+        batches or dicts.
 
-    def overwrite(self, data: Any, **options: Any) -> None:
-        """Put these rows, with their schema, in the place of all; old versions stay readable."""
-        self._ds.insert(data, mode="overwrite", **options)
+        Columns are matched by name; those that are missing become null, unknown ones are refused. `schema`: a
+        `pa.Schema` to bring the data to first. Data files end at `max_rows_per_file` rows or
+        `max_bytes_per_file` bytes and have the table's `data_storage_version` unless another is given.
+        `commit_message` and `transaction_properties` are kept with the version. `progress` is called with
+        the number of rows written so far. Raises `SchemaMismatch`, `InvalidInput` and what a commit raises.
+        """
+        self._write(
+            "append",
+            data,
+            schema=schema,
+            max_rows_per_file=max_rows_per_file,
+            max_bytes_per_file=max_bytes_per_file,
+            data_storage_version=data_storage_version,
+            commit_message=commit_message,
+            transaction_properties=transaction_properties,
+            progress=progress,
+        )
+
+    def overwrite(
+        self,
+        data: Any,
+        *,
+        schema: Any = None,
+        max_rows_per_file: int | None = None,
+        max_bytes_per_file: int | None = None,
+        data_storage_version: str | None = None,
+        commit_message: str | None = None,
+        transaction_properties: Mapping[str, str] | None = None,
+        progress: FragmentWriteProgress | Callable[[int], None] | None = None,
+    ) -> None:
+        """Put these rows and their schema in the place of all; old versions stay readable. See `append`."""
+        self._write(
+            "overwrite",
+            data,
+            schema=schema,
+            max_rows_per_file=max_rows_per_file,
+            max_bytes_per_file=max_bytes_per_file,
+            data_storage_version=data_storage_version,
+            commit_message=commit_message,
+            transaction_properties=transaction_properties,
+            progress=progress,
+        )
 
     def delete(self, where: str) -> int:
         """Delete the rows for which the SQL is true; how many they were."""
+        self._refuse_pinned("delete")
         return self._ds.delete(where)["num_deleted_rows"]
+
+    def _write(self, mode: str, data: Any, **options: Any) -> None:
+        self._refuse_pinned(mode)
+        if isinstance(data, pa.Schema):
+            data = data.empty_table()
+        self._ds.insert(data, mode=mode, **_given(options))
+
+    def _refuse_pinned(self, what: str) -> None:
+        if self._pinned:
+            raise InvalidInput(
+                f"{what} is refused: this is version {self._ds.version} of {self.uri}, opened with at() "
+                f"to be "
+                "read. Write through the table itself, or make this version the newest again with restore()"
+            )
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def scan(self, columns: Columns = None, where: str | None = None, limit: int | None = None) -> Scan:
-        """Rows for which `where` (SQL) is true; `columns` are names, or a map from names to SQL
-        expressions.
+    def scan(
+        self,
+        columns: Columns = None,
+        where: Any = None,
+        limit: int | None = None,
+        offset: int | None = None,
+    ) -> Scan:
+        """Rows for which `where` (SQL, or an Arrow expression) is true; `columns` are names and dotted
+        paths, or a map from names to SQL expressions. Of the rows found the first `offset` are left out, at
+        most `limit` are given.
         """
-        return Scan(self._ds, columns, where, limit)
+        return Scan(self._ds, columns, where, limit, offset)
 
     def take(self, rows: Any, columns: Columns = None) -> Any:
-        """Rows by number, in the order given, as a `pa.Table`."""
+        """Rows by number, in the order given, as a `pa.Table`: a list, an array, a range or a slice."""
         return self._ds.take(rows, columns)
 
-    def count(self, where: str | None = None) -> int:
+    def to_arrow(self) -> Any:
+        """The whole table as a `pa.Table`."""
+        return self._ds.to_table()
+
+    def to_pandas(self) -> Any:
+        """The whole table as a `pandas.DataFrame`."""
+        return self._ds.to_pandas()
+
+    def count(self, where: Any = None) -> int:
         """How many rows there are, or for how many the SQL is true."""
         return self._ds.count_rows(where)
 
     def __len__(self) -> int:
         return self.count()
 
+    def __bool__(self) -> bool:
+        return True  # also when it has no rows: `if table:` asks whether there is one
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._ds.__arrow_c_stream__(requested_schema)
+
     # -- time ------------------------------------------------------------------------------------
 
-    def at(self, version: int | None = None, tag: str | None = None) -> Table:
-        """The table as it was at a version or tag; it stays there."""
-        from tiltyard.errors import InvalidInput
-
-        if (version is None) == (tag is None):
-            raise InvalidInput("give either version or tag")
-        return Table(self._ds.checkout_version(tag if version is None else version), self._storage_options)
+    def at(self, version: int | None = None, tag: str | None = None, asof: Any = None) -> Table:
+        """The table as it was at a version, a tag, or a time (`datetime` or ISO 8601 text; local where it
+        has no zone). It stays there and refuses writes, except `restore`.
+        """
+        given = [each for each in (version, tag, asof) if each is not None]
+        if len(given) != 1:
+            raise InvalidInput("give one of version, tag and asof")
+        if asof is not None:
+            ds = self._ds.checkout_asof(asof)
+        else:
+            ds = self._ds.checkout_version(given[0])
+        return Table(ds, pinned=True)
 
     def history(self) -> list[dict[str, Any]]:
-        """Number, time and totals of every version, oldest first."""
+        """Number, time (local, without zone) and totals of every version, oldest first."""
         return self._ds.versions()
 
-    def restore(self) -> int:
-        """Make the version shown the newest one again; its new number."""
-        return int(self._ds.restore()["version"])
+    def restore(self, *, expected_latest: int | None = None) -> dict[str, Any]:
+        """Make the version shown the newest one again, as a new version.
+
+        Gives `{"version": new, "restored_version": shown, "superseded_versions": [...]}`: those between the
+        two are left behind and stay readable. With `expected_latest` nothing happens unless that is the
+        newest version: raises `RetryableConflict`, which names what others committed.
+        """
+        ds = self._ds._at(self._ds._snapshot) if self._pinned else self._ds
+        return ds.restore(expected_latest=expected_latest)
 
 
 def open_table(
-    uri: Any, *, storage_options: Mapping[str, Any] | None = None, freshness: Any = "latest"
+    uri: Any, *, storage_options: Mapping[str, Any] | None = None, freshness: Any = LATEST
 ) -> Table:
     """Open the table at a path or URI. Raises `TableNotFound`. `freshness`: see `LanceDataset`."""
-    return Table(LanceDataset(uri, storage_options=storage_options, freshness=freshness), storage_options)
+    return Table(LanceDataset(uri, storage_options=storage_options, freshness=freshness))
 
 
 def create_table(
     uri: Any,
     data: Any,
     *,
+    schema: Any = None,
     exist_ok: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-    **options: Any,
+    max_rows_per_file: int | None = None,
+    max_bytes_per_file: int | None = None,
+    data_storage_version: str | None = None,
+    enable_stable_row_ids: bool | None = None,
+    commit_message: str | None = None,
+    transaction_properties: Mapping[str, str] | None = None,
+    progress: FragmentWriteProgress | Callable[[int], None] | None = None,
 ) -> Table:
     """Make a table of data, or an empty one of a `pa.Schema`. Of several creators exactly one succeeds.
 
-    Raises `TableAlreadyExists`; with `exist_ok` the table that is there is opened instead, whatever its
-    schema.
+    Data and options as for `Table.append`; `data_storage_version` (`2.2` or `2.1`) and
+    `enable_stable_row_ids` hold for the table's life. Raises `TableAlreadyExists`; with `exist_ok` the
+    table that is there is opened instead, whatever its schema.
     """
+    options = _given(
+        {
+            "schema": schema,
+            "max_rows_per_file": max_rows_per_file,
+            "max_bytes_per_file": max_bytes_per_file,
+            "data_storage_version": data_storage_version,
+            "enable_stable_row_ids": enable_stable_row_ids,
+            "commit_message": commit_message,
+            "transaction_properties": transaction_properties,
+            "progress": progress,
+        }
+    )
     if isinstance(data, pa.Schema):
         data = data.empty_table()
     try:
-        write_dataset(data, uri, mode="create", storage_options=storage_options, **options)
-    except TableAlreadyExists:
+        made = write_dataset(data, uri, mode="create", storage_options=storage_options, **options)
+    except TableAlreadyExists as error:
         if not exist_ok:
-            raise
-    return open_table(uri, storage_options=storage_options)
+            raise TableAlreadyExists(
+                f"a table is at {uri} already: open it with open_table, or give exist_ok=True to create_table"
+            ) from error
+        return open_table(uri, storage_options=storage_options)
+    # The handle that the write made, not a look-up by name: an unnamed space in memory has none.
+    made._freshness = seconds_of(LATEST)
+    return Table(made)
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a write that were given."""
+    return {name: value for name, value in options.items() if value is not None}

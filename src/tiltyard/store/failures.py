@@ -23,8 +23,15 @@ _NEXT_STEP = {
 def translated(error: OSError, verb: str, root: str, path: str) -> StoreError:
     """A StoreError for a failed operation on root/path; raise it `from error`."""
     place = f"{root}/{path}" if path else root
-    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
-        result: StoreError = ObjectNotFound(f"cannot {verb} {place}: there is no such object")
+    if verb in ("write", "create") and isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        cause = (
+            "a file stands where a directory is needed"
+            if isinstance(error, NotADirectoryError)
+            else ("its directory cannot be made, or was removed")
+        )
+        result: StoreError = StoreError(f"cannot {verb} {place}: {cause}")
+    elif isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        result = ObjectNotFound(f"cannot {verb} {place}: there is no such object")
     elif isinstance(error, FileExistsError):
         result = ObjectExists(f"cannot {verb} {place}: something stands there already")
     else:

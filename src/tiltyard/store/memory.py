@@ -36,7 +36,6 @@ class Space:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.process = runtime.process_id()
         self._renew()
         self.objects: dict[str, _Object] = {}
         self.changed: dict[str, int] = {}
@@ -91,7 +90,10 @@ class MemoryStore:
         return f"MemoryStore({self.uri!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _reopen, (self.uri, self._space.process)
+        raise InvalidInput(
+            f"{self.uri} lives in the memory of this process and cannot be pickled: no other process "
+            f"could open it"
+        )
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -290,12 +292,3 @@ def memory_space(name: str) -> Space:
     if not name:
         name = f"unnamed-{runtime.uuid4().hex}"
     return _SPACES.setdefault(name, Space(name))
-
-
-def _reopen(uri: str, process: int) -> MemoryStore:
-    if process != runtime.process_id():
-        raise InvalidInput(
-            f"{uri} lives in the memory of process {process} and cannot be opened in another one"
-        )
-    name, _, prefix = uri.removeprefix("memory://").partition("/")
-    return MemoryStore(memory_space(name), prefix)

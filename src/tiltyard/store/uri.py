@@ -42,6 +42,7 @@ def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
         raise InvalidUri(f"{location!r} is not a location: expected a path, file:///path or memory://name")
     scheme = _SCHEME.match(location)
     if scheme is None:
+        _refuse_half_scheme(location)
         return LocalStore(runtime.current().port.user_path(location), durable=durable)
     rest = location[scheme.end() :]
     match scheme.group(1).lower():
@@ -59,6 +60,17 @@ def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
             raise InvalidUri(
                 f"{location}: no store is known for {name}://; expected a path, file:///path or memory://name"
             )
+
+
+def _refuse_half_scheme(location: str) -> None:
+    """`memory:` or `file:x` is a slip of the pen more often than a directory of that name."""
+    word = location.partition(":")[0] if ":" in location else ""
+    if word.lower() in ("memory", "file", *_OBJECT_STORES):
+        raise InvalidUri(
+            f"{location!r} is not a location: after {word}: two slashes are missing, as in {word}://...; "
+            f"a directory "
+            f"of this name is ./{location}"
+        )
 
 
 def _file_path(location: str, rest: str) -> str:

@@ -141,9 +141,9 @@ class _Resolver:
             return text
         try:
             return self._path(text)
-        except FieldNotFound:
+        except FieldNotFound as error:
             if not self._computed:
-                raise
+                raise _hinted(error, text) from None
         from tiltyard.expr import parse_expression
 
         return parse_expression(text, readable_schema(self._schema, text))
@@ -234,6 +234,13 @@ def _with(field: Field, children: tuple[Field, ...]) -> Field:
 
 def _is_pseudo(schema: Schema, name: str) -> bool:
     return name in SYSTEM_FIELDS and all(each.name != name for each in schema.fields)
+
+
+def _hinted(error: FieldNotFound, text: str) -> FieldNotFound:
+    """The error with what to do where an expression stands in a list of names."""
+    if text.replace(".", "").replace("`", "").isidentifier():
+        return error
+    return FieldNotFound(f"{error}; to compute a column give a map, as in columns={{'name': {text!r}}}")
 
 
 def _text(name: Any) -> str:
