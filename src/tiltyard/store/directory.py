@@ -10,15 +10,19 @@ those
    that another process may have made a moment ago and not yet synced. A process does this once for a root,
    however many stores it opens on it: what was settled is kept together with the handle, which keeps the
    root's identity (device and inode number) from being given to another directory.
-2. A failed sync is reported, never repeated: the kernel forgets what it could not write.
+2. A failed sync is reported, never repeated: the kernel forgets what it could not write. This object then
+   never claims durability again: a later sync that succeeds would say nothing about what was forgotten.
 """
 
 from __future__ import annotations
 
+import errno
 import os.path
 from contextlib import suppress
 
+from tiltyard.errors import ObjectNotFound, StoreError
 from tiltyard.runtime.port import Port
+from tiltyard.store.failures import translated
 from tiltyard.store.paths import parent_of
 
 MAX_SETTLED_ROOTS = 64
@@ -37,6 +41,7 @@ class Directory:
         self._above = above  # the root that this one was reached from, and the path in it
         self._handle: int | None = None
         self._settled: set[str] = set()
+        self._lost_sync = False
         if above is not None:
             # Now, so that a later rename of the roots above does not matter. A failure shows at the first
             # use.
@@ -63,6 +68,27 @@ class Directory:
                 self.port.close(opened)
                 handle = self._handle
         return handle
+
+    def removed(self) -> bool:
+        """Whether the directory that the handle is on has no name any more."""
+        handle = self._handle
+        if handle is None:
+            return False
+        try:
+            return self.port.fstat(handle).st_nlink == 0
+        except OSError:
+            return False
+
+    def refusal(self, error: OSError, verb: str, path: str) -> StoreError:
+        """`translated`, which says so where nothing is found because the root itself was removed."""
+        refused = translated(error, verb, self.path, path)
+        if isinstance(refused, ObjectNotFound) and self.removed():
+            refused = ObjectNotFound(
+                f"cannot {verb} {self.path}/{path}: the directory was removed, and what stands at its path now, "
+                "if anything, is another one; open it again"
+            )
+            refused.errno = error.errno
+        return refused
 
     # -- making ----------------------------------------------------------------------------------
 
@@ -120,18 +146,43 @@ class Directory:
 
     def sync(self, directory: str) -> None:
         """Make the names in a directory durable, whatever `durable` says."""
+        self._check()
         if directory:
-            fd = self.port.open_dir(directory, self.handle())
-            try:
-                self.port.fsync_dir(fd)
-            finally:
-                self.port.close(fd)
+            self._sync_handle(self.port.open_dir(directory, self.handle()))
         else:
-            self.port.fsync_dir(self.handle())
+            self._fsync(self.handle())
+
+    def _check(self) -> None:
+        if self._lost_sync:
+            raise OSError(
+                errno.EIO,
+                "an earlier sync of this table's directories failed, so that nothing more can be promised to "
+                "survive power loss through this handle: open the table again",
+            )
+
+    def _sync_handle(self, fd: int) -> None:
+        """Sync and close a directory's handle; what is synced stays so if it cannot be closed."""
+        try:
+            self._fsync(fd)
+        finally:
+            with suppress(OSError):
+                self.port.close(fd)
+
+    def _fsync(self, fd: int) -> None:
+        try:
+            self.port.fsync_dir(fd)
+        except OSError:
+            self._lost_sync = True
+            if self.port.settled.get(self.path) is self:
+                self.port.settled.pop(self.path, None)
+            raise
 
     def settle(self, directory: str) -> None:
         """Make every directory name on the way to `directory` durable; once in the life of this object."""
-        if directory in self._settled or not self.durable:
+        if not self.durable:
+            return
+        self._check()
+        if directory in self._settled:
             return
         if not self._settled and self._above is None and self._remembered():
             self.settle(directory)
@@ -169,8 +220,4 @@ class Directory:
             kept.pop(next(iter(kept)), None)
 
     def _sync_absolute(self, path: str) -> None:
-        fd = self.port.open_dir(path)
-        try:
-            self.port.fsync_dir(fd)
-        finally:
-            self.port.close(fd)
+        self._sync_handle(self.port.open_dir(path))

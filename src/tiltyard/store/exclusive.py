@@ -11,8 +11,11 @@ Four ways, the best that the file system offers; which one it is turns out at th
 
 A way is given up only on a refusal that leaves nothing visible, so exclusion holds also among processes
 that use different ways. Invariants, checked by tests/store/test_local_create.py:
-1. NOT_DONE only if the name was never given, or (DIRECT) was removed again.
-2. After a failed fsync of the directory the answer is UNKNOWN and nothing is tried again.
+1. NOT_DONE only if the name was never given. In particular DIRECT never takes a visible name away again:
+   somebody may have built on what stood there, or have repaired it and hold the name by now.
+2. After a failed fsync of a directory the answer is UNKNOWN, nothing is tried again, and what the same root
+   is asked to create later is NOT_DONE (`Directory.settle`).
+3. A handle that cannot be closed does not change an answer that is durable already.
 """
 
 from __future__ import annotations
@@ -116,6 +119,7 @@ class ExclusiveCreator:
         else:
             temporary = self.temporary_name(parent)
             fd = port.open_new(temporary, root)
+        failed: OSError | None = None
         try:
             try:
                 port.write(fd, buffers)
@@ -126,10 +130,10 @@ class ExclusiveCreator:
                 return Created.NOT_DONE, error
             answer = self._give_name(fd, temporary, path, way)
         finally:
-            port.close(fd)
+            failed = self._close(fd)
             if temporary is not None:
                 self.remove_quietly(temporary)
-        return self._synced(parent) if answer[0] is Created.WON else answer
+        return self._finished(parent, failed) if answer[0] is Created.WON else answer
 
     def _give_name(self, fd: int, temporary: str | None, path: str, way: Way) -> Answer:
         port, root = self._port, self._directory.handle()
@@ -167,36 +171,50 @@ class ExclusiveCreator:
             return Created.UNKNOWN, error
         return Created.NOT_DONE, error
 
-    def _synced(self, parent: str) -> Answer:
-        if self._directory.durable:
-            try:
-                self._directory.sync(parent)
-            except OSError as error:
-                return Created.UNKNOWN, error
+    def _close(self, fd: int) -> OSError | None:
+        """Give the handle back; the failure to."""
+        try:
+            self._port.close(fd)
+        except OSError as error:
+            return error
+        return None
+
+    def _finished(self, parent: str, close_failure: OSError | None) -> Answer:
+        """The answer for content that has its name: WON when both are as durable as was asked for."""
+        if not self._directory.durable:
+            # Nothing was synced, so that a network file system may report a lost write here for the first time.
+            return (Created.WON, None) if close_failure is None else (Created.UNKNOWN, close_failure)
+        try:
+            self._directory.sync(parent)
+        except OSError as error:
+            return Created.UNKNOWN, error
         return Created.WON, None
 
     # -- under the final name --------------------------------------------------------------------
 
     def _direct(self, path: str, buffers: Sequence[Bytes]) -> Answer:
         port, root, parent = self._port, self._directory.handle(), parent_of(path)
+        if self._directory.durable:
+            try:
+                self._directory.settle(parent)
+            except FileNotFoundError:
+                raise  # made by the caller, which tries again
+            except OSError as error:
+                return Created.NOT_DONE, error
         try:
             fd = port.open_new(path, root)
         except FileExistsError as error:
             return Created.EXISTS, error
+        failed: OSError | None = None
         try:
             port.write(fd, buffers)
             if self._directory.durable:
                 port.fdatasync(fd)
-                self._directory.settle(parent)
         except OSError as error:
-            try:
-                port.unlink(path, root)
-            except OSError:
-                return Created.UNKNOWN, error
-            return Created.NOT_DONE, error
+            return Created.UNKNOWN, error
         finally:
-            port.close(fd)
-        return self._synced(parent)
+            failed = self._close(fd)
+        return self._finished(parent, failed)
 
     # -- temporary files -------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from tiltyard import runtime
 from tiltyard.errors import ForkedHandle, InvalidInput
 from tiltyard.store.content import flat
 from tiltyard.store.directory import Directory
-from tiltyard.store.failures import translated
 from tiltyard.store.paths import parent_of
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ class LocalWriter:
                 self._directory.make(parent_of(self.path))
                 return self._port.open_new(self.path, self._directory.handle())
         except OSError as error:
-            raise translated(error, "write", self._directory.path, self.path) from error
+            raise self._directory.refusal(error, "write", self.path) from error
 
     def _handle(self) -> int:
         if self._fd is None:
@@ -73,7 +72,7 @@ class LocalWriter:
                     gathered += view
         except OSError as error:
             self.abort()
-            raise translated(error, "write", self._directory.path, self.path) from error
+            raise self._directory.refusal(error, "write", self.path) from error
         self.position += size
 
     def commit(self) -> int:
@@ -92,7 +91,7 @@ class LocalWriter:
                 self._directory.sync(parent)
         except OSError as error:
             self._remove()
-            raise translated(error, "write", self._directory.path, self.path) from error
+            raise self._directory.refusal(error, "write", self.path) from error
         return self.position
 
     def abort(self) -> None:
