@@ -27,7 +27,6 @@ MAX_FRAGMENT_ID = 2**32 - 1
 
 _KINDS = {0: "arrow", 1: "bin"}
 _KIND_NUMBERS = {name: number for number, name in _KINDS.items()}
-_FRAGMENT_TAG = b"\x12"  # field 2 of a manifest, length-delimited
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,11 +332,9 @@ class FragmentList(Sequence[Fragment]):
     def encode(self) -> bytes:
         """The bytes of all fragments as they stand in a manifest."""
         if self._encoded is None:
-            parts: list[bytes] = []
-            for each in self._messages:
-                data = each.SerializeToString(deterministic=True)
-                parts += (_FRAGMENT_TAG, wire.varint(len(data)), data)
-            self._encoded = b"".join(parts)
+            whole = pb.Manifest()
+            whole.fragments.extend(self._messages)
+            self._encoded = whole.SerializeToString(deterministic=True)
         return self._encoded
 
 

@@ -51,16 +51,6 @@ def carry_unknown(source: Message | None, target: Message) -> None:
             target.MergeFromString(rest)
 
 
-def varint(number: int) -> bytes:
-    """An unsigned number (below 2^64) in the base-128 form of the wire."""
-    parts = bytearray()
-    while number > 0x7F:
-        parts.append(number & 0x7F | 0x80)
-        number >>= 7
-    parts.append(number)
-    return bytes(parts)
-
-
 def read_varint(data: bytes) -> int | None:
     """The base-128 number at the start of `data`; `None` when there is none."""
     value = 0
