@@ -20,7 +20,7 @@ import errno
 import os.path
 from contextlib import suppress
 
-from tiltyard.errors import ObjectNotFound, StoreError
+from tiltyard.errors import StoreError
 from tiltyard.runtime.port import Port
 from tiltyard.store.failures import translated
 from tiltyard.store.paths import parent_of
@@ -82,10 +82,10 @@ class Directory:
     def refusal(self, error: OSError, verb: str, path: str) -> StoreError:
         """`translated`, which says so where nothing is found because the root itself was removed."""
         refused = translated(error, verb, self.path, path)
-        if isinstance(refused, ObjectNotFound) and self.removed():
-            refused = ObjectNotFound(
-                f"cannot {verb} {self.path}/{path}: the directory was removed, and what stands at its path now, "
-                "if anything, is another one; open it again"
+        if isinstance(error, FileNotFoundError) and self.removed():
+            refused = type(refused)(
+                f"cannot {verb} {self.path}/{path}: the directory was removed, and what stands at its path "
+                "now, if anything, is another one; open it again"
             )
             refused.errno = error.errno
         return refused

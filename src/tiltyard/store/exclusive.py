@@ -182,7 +182,7 @@ class ExclusiveCreator:
     def _finished(self, parent: str, close_failure: OSError | None) -> Answer:
         """The answer for content that has its name: WON when both are as durable as was asked for."""
         if not self._directory.durable:
-            # Nothing was synced, so that a network file system may report a lost write here for the first time.
+            # Nothing was synced: a network file system may report a lost write here for the first time.
             return (Created.WON, None) if close_failure is None else (Created.UNKNOWN, close_failure)
         try:
             self._directory.sync(parent)
