@@ -135,6 +135,12 @@ class UnsupportedFeature(TiltyardError, NotImplementedError, ValueError):
     """A format feature, flag, encoding or request that this version does not serve, named in the message."""
 
 
+class UnsupportedName(UnsupportedFeature, AttributeError):
+    """A method or name of the official package whose feature this version does not have; `hasattr` is
+    false.
+    """
+
+
 class BatchTooLarge(TiltyardError, OverflowError):
     """A batch whose variable-width data would not fit 32-bit offsets; read fewer rows at a time."""
 

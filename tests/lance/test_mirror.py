@@ -9,6 +9,12 @@ from pathlib import Path
 
 import pytest
 
+import tiltyard.lance as lance
+from peer import Peer
+from tiltyard.dataset import LanceDataset, LanceFragment, LanceScanner, ScannerBuilder, Tags
+from tiltyard.dataset.not_yet import NOT_YET
+from tiltyard.errors import UnsupportedFeature
+
 NAMES = {
     "tiltyard.lance": "dataset write_dataset LanceDataset LanceFragment LanceOperation Transaction",
     "tiltyard.lance.dataset": "LanceDataset LanceOperation LanceScanner ScannerBuilder Transaction",
@@ -55,8 +61,64 @@ def test_a_script_runs_unchanged(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout.strip() == "tiltyard.lance [1, 2, 3] __main__"
-    usage = subprocess.run(
-        [sys.executable, "-m", "tiltyard.lance"], capture_output=True, text=True, check=False
+
+
+def ran(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tiltyard.lance", *words], capture_output=True, text=True, check=False
     )
-    assert usage.returncode != 0
-    assert "usage" in usage.stderr
+
+
+def test_running_a_script_explains_itself_and_shows_no_machinery(tmp_path: Path) -> None:
+    assert "usage" in ran().stderr
+    assert "import lance" in ran("--help").stdout
+    missing = ran(str(tmp_path / "no.py"))
+    assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
+    assert "No such file" in missing.stderr
+    script = tmp_path / "script.py"
+    script.write_text("import lance, sys\n\nprint(sys.argv[1:])\nlance.dataset('nowhere.lance')\n")
+    failed = ran(str(script), "--flag", "x")
+    assert (failed.returncode, failed.stdout) == (1, "['--flag', 'x']\n")
+    assert "runpy" not in failed.stderr
+    assert f'  File "{script}", line 4' in failed.stderr
+    assert "lance/__main__.py" not in failed.stderr
+    script.write_text("def broken(:\n")
+    assert "SyntaxError" in ran(str(script)).stderr
+    assert "Traceback" not in ran(str(script)).stderr
+
+
+# -- what is not there yet ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("owner", "name"), [(o, n) for o, names in NOT_YET.items() for n in names])
+def test_what_is_not_there_yet_is_named(owner: str, name: str, tmp_path: Path) -> None:
+    ds = lance.write_dataset({"a": [1]}, tmp_path / "t.lance")
+    things = {
+        "LanceDataset": ds,
+        "LanceFragment": ds.get_fragments()[0],
+        "LanceScanner": ds.scanner(),
+        "ScannerBuilder": ScannerBuilder(ds),
+        "Tags": ds.tags,
+        "tiltyard.lance": lance,
+    }
+    assert not hasattr(things[owner], name)
+    with pytest.raises(UnsupportedFeature, match=f"{owner}.{name} is not supported"):
+        getattr(things[owner], name)
+
+
+def test_every_public_method_of_the_official_classes_is_there_or_named(peer: Peer) -> None:
+    classes = (LanceDataset, LanceFragment, LanceScanner, ScannerBuilder, Tags)
+    homes = {"LanceFragment": "lance.fragment"}
+    for ours in classes:
+        name = ours.__name__
+        home = homes.get(name, "lance.dataset")
+        theirs = peer(f"dir(__import__('importlib').import_module('{home}').{name})")
+        public = {each for each in theirs if not each.startswith("_")}
+        assert public - set(dir(ours)) - set(NOT_YET[name]) == set(), name
+
+
+def test_a_name_that_nobody_has_is_an_ordinary_attribute_error(tmp_path: Path) -> None:
+    ds = lance.write_dataset({"a": [1]}, tmp_path / "t.lance")
+    with pytest.raises(AttributeError, match="no attribute 'cuont_rows'; nearest: count_rows") as raised:
+        ds.cuont_rows  # noqa: B018
+    assert not isinstance(raised.value, UnsupportedFeature)

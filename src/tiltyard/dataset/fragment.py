@@ -9,6 +9,7 @@ import numpy as np
 
 from tiltyard.dataset.handle import open_root, refuse, session_of
 from tiltyard.dataset.metadata import DataFile, FragmentMetadata
+from tiltyard.dataset.not_yet import Named
 from tiltyard.dataset.operations import LanceOperation
 from tiltyard.dataset.progress import ToldProgress
 from tiltyard.dataset.scanner import LanceScanner, ScannerBuilder, build
@@ -33,7 +34,7 @@ DEFAULT_VERSION = "2.2"
 DEFAULT_MAX_BYTES_PER_FILE = table_write.MAX_BYTES_PER_FILE
 
 
-class LanceFragment:
+class LanceFragment(Named):
     """A horizontal slice of one version of a dataset."""
 
     def __init__(

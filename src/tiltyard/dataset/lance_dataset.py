@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from tiltyard.dataset.handle import Handle, moment_of, open_root, refuse, seconds_of, session_of
+from tiltyard.dataset.not_yet import Named
 from tiltyard.dataset.reading import ReadFace, open_reference
 from tiltyard.dataset.writing import WriteFace
 from tiltyard.errors import InvalidInput, TableNotFound
 from tiltyard.table.snapshot import open_snapshot
 
 
-class LanceDataset(ReadFace, WriteFace):
+class LanceDataset(ReadFace, WriteFace, Named):
     """A table, seen at one version. Share it among threads, pickle it, use it in forked children.
 
     A handle shows the version it was opened at until `checkout_latest()`, a write through it, or its

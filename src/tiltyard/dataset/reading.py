@@ -26,6 +26,8 @@ from tiltyard.table.versions import list_versions
 if TYPE_CHECKING:
     from typing import Self
 
+    from tiltyard.session import Session
+
 NS_PER_S = 1_000_000_000
 TAKER_BYTES = 4096
 """What a kept taker is accounted as in the session's cache, beside its fragments (bytes)."""
@@ -79,6 +81,10 @@ class ReadFace(Handle):
     def max_field_id(self) -> int:
         """The greatest field id of the schema."""
         return self._snapshot.schema.max_id
+
+    def session(self) -> Session:
+        """What caches for this handle; share it by `dataset(uri, session=...)`."""
+        return self._session
 
     def base_paths(self) -> dict[int, Any]:
         """The places beside the table's root that files may lie in, by id."""

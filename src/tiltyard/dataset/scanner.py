@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tiltyard.dataset.handle import refuse
+from tiltyard.dataset.not_yet import Named
 from tiltyard.errors import InvalidInput
 from tiltyard.table.plan import DEFAULT_BATCH_ROWS
 from tiltyard.table.scan import Scan, ScanRequest
@@ -30,7 +31,7 @@ class ColumnOrdering:
     nulls_first: bool = False
 
 
-class LanceScanner:
+class LanceScanner(Named):
     """A scan of one version, ready to run; it can run several times, also from several threads."""
 
     def __init__(self, scan: Scan) -> None:
@@ -98,7 +99,7 @@ def _with(request: ScanRequest, **changes: Any) -> ScanRequest:
     return replace(request, **changes)
 
 
-class ScannerBuilder:
+class ScannerBuilder(Named):
     """Collects what a scan should do; every method returns the builder."""
 
     def __init__(self, ds: LanceDataset | None, snapshot: Snapshot | None = None) -> None:

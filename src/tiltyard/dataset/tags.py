@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from tiltyard.dataset.not_yet import Named
 from tiltyard.errors import InvalidInput
 from tiltyard.table import refs
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     TagList = list[tuple[str, TagDict]]
 
 
-class Tags:
+class Tags(Named):
     """Names for versions; they live beside the table, not in a version."""
 
     def __init__(self, root: Store) -> None:

@@ -4,9 +4,12 @@ package.
 
 from __future__ import annotations
 
+import argparse
 import importlib
-import runpy
 import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
 
 _MODULES = ("commit", "dataset", "fragment", "progress", "schema")
 
@@ -19,14 +22,41 @@ def bind() -> None:
         sys.modules[f"lance.{name}"] = importlib.import_module(f"tiltyard.lance.{name}")
 
 
-def main() -> None:
+def main() -> int:
     """Run the script named first on the command line as `__main__`, with the rest as its arguments."""
-    if len(sys.argv) < 2:
-        sys.exit("usage: python -m tiltyard.lance script.py [arguments]")
-    del sys.argv[0]
+    parser = argparse.ArgumentParser(
+        prog="python -m tiltyard.lance",
+        description="Run a script that was written for pylance: 'import lance' gives tiltyard.lance in it.",
+    )
+    parser.add_argument("script", help="a Python file")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script finds in sys.argv[1:]")
+    given = parser.parse_args()
+    try:
+        code = compile(Path(given.script).read_bytes(), given.script, "exec")
+    except OSError as error:
+        parser.exit(2, f"tiltyard.lance: cannot read {given.script}: {error.strerror}\n")
+    except (SyntaxError, ValueError):
+        traceback.print_exc(limit=0)
+        return 1
     bind()
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    sys.argv = [given.script, *given.arguments]
+    sys.path[0] = str(Path(given.script).resolve().parent)
+    module = ModuleType("__main__")
+    module.__dict__.update(__file__=given.script, __cached__=None)
+    sys.modules["__main__"] = module
+    return _run(code, module)
+
+
+def _run(code: object, module: ModuleType) -> int:
+    """Run the script; the trace of what it raises begins with its own lines."""
+    try:
+        exec(code, module.__dict__)  # type: ignore[arg-type]
+    except Exception as error:
+        trace = error.__traceback__
+        traceback.print_exception(type(error), error, trace.tb_next if trace else None)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""What the official package has and this one does not have yet, by name: one table instead of a hundred
+stubs.
+
+Asking for such a name raises `UnsupportedName`, which says the feature; it is an `AttributeError` too, so
+that `hasattr` and `getattr` with a default work as for any name that is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tiltyard.errors import UnsupportedName, nearest
+
+_INDICES = "indices"
+_SEARCH = "vector and full-text search"
+_COLUMNS = "changes of columns (merge, update, schema evolution)"
+_UPKEEP = "compaction and cleanup"
+_BRANCHES = "making branches, clones and bases"
+_BLOBS = "blob columns"
+_WAL = "the memory WAL"
+_STORES = "object stores and their accounting"
+_QUERIES = "SQL queries, joins and sorts of whole tables"
+
+_DATASET = {
+    _INDICES: """centroids commit_existing_index_segments create_index create_index_uncommitted
+        create_scalar_index describe_indices drop_index get_ivf_model has_index index_statistics list_indices
+        merge_existing_index_segments merge_index_metadata prewarm_index""",
+    _COLUMNS: """add_columns alter_columns drop_columns merge merge_insert replace_schema update
+        from_pydantic_model""",
+    _UPKEEP: """all_files cleanup_old_versions explain_cleanup_old_versions optimize remap_row_addrs
+        tracked_files migrate_manifest_paths_v2 delta""",
+    _BRANCHES: "add_bases branches create_branch deep_clone shallow_clone",
+    _BLOBS: "read_blob_ranges read_blobs take_blobs",
+    _WAL: "initialize_mem_wal mem_wal_index_details mem_wal_writer",
+    _STORES: """initial_storage_options io_stats_incremental io_stats_snapshot latest_storage_options
+        new_file_session storage_options_accessor""",
+    _QUERIES: "join join_asof sort_by sql filter partition_expression fragment_ids",
+}
+_FRAGMENT = {
+    _COLUMNS: "merge merge_columns update_columns",
+    _STORES: "open_session create_from_file",
+    _QUERIES: "partition_expression",
+    _UPKEEP: "validate",
+}
+_SCANNER = {
+    _SEARCH: "analyze_plan",
+    _QUERIES: "from_batches from_dataset from_fragment scan_batches take",
+}
+_BUILDER = {
+    _SEARCH: """nearest full_text_search minhash_search fast_search row_addr_prefilter
+        disable_scoring_autoprojection scan_stats_callback with_index_segments""",
+    _BLOBS: "blob_handling",
+    _QUERIES: "substrait_aggregate",
+}
+_TAGS = {"making and changing tags": "create delete replace_metadata update"}
+_MODULE = {
+    _INDICES: "Index IndexFile IndexProgress bitmap indices vector",
+    _SEARCH: "FtsToken query tokenize sampler torch",
+    _COLUMNS: "MergeInsertBuilder batch_udf udf",
+    _UPKEEP: "CleanupCandidateFile CleanupExplanation CleanupReferencedBranch CleanupStats optimize",
+    _BRANCHES: "DatasetBasePath",
+    _BLOBS: """Blob BlobArray BlobColumn BlobDescriptor BlobDescriptorArrayBuilder BlobFile
+    DedicatedBlobWriter
+        PackedBlobWriter blob blob_array blob_field""",
+    _WAL: """CompactedSsTable LsmPointLookupPlanner LsmScanner LsmVectorSearchPlanner ShardSnapshot
+    ShardWriter
+        ShardingField ShardingSpec evaluate_sharding_spec mem_wal""",
+    _STORES: "bytes_read_counter iops_counter io file namespace",
+    _QUERIES: "ExecutionPlan FFILanceTableProvider ScanStatistics json_to_schema schema_to_json",
+    "logging and tracing": "log set_logger tracing otel simd_info",
+}
+
+Features = Mapping[str, str]
+
+
+def _by_name(features: Features) -> dict[str, str]:
+    return {name: feature for feature, names in features.items() for name in names.split()}
+
+
+NOT_YET: Mapping[str, Mapping[str, str]] = {
+    "LanceDataset": _by_name(_DATASET),
+    "LanceFragment": _by_name(_FRAGMENT),
+    "LanceScanner": _by_name(_SCANNER),
+    "ScannerBuilder": _by_name(_BUILDER),
+    "Tags": _by_name(_TAGS),
+    "tiltyard.lance": _by_name(_MODULE),
+}
+"""Owner and name of what is not there, to the feature that it belongs to."""
+
+
+def missing(owner: str, name: str, known: list[str]) -> AttributeError:
+    """The error for a name that `owner` does not have."""
+    feature = NOT_YET[owner].get(name)
+    if feature is not None:
+        return UnsupportedName(
+            f"{owner}.{name} is not supported by this version of tiltyard, which does not have {feature} "
+            f"yet; "
+            "docs/support.md says what it has"
+        )
+    public = [each for each in known if not each.startswith("_")]
+    hint = "" if name.startswith("_") else f"; {nearest(name, public)}"
+    return AttributeError(f"{owner} has no attribute {name!r}{hint}")
+
+
+class Named:
+    """A class whose missing names are explained."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        owner = next(each.__name__ for each in type(self).__mro__ if each.__name__ in NOT_YET)
+        raise missing(owner, name, dir(type(self)))
