@@ -9,6 +9,7 @@ import sys
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -68,8 +69,25 @@ def test_info_tells_what_a_table_holds(uri: str, capsys: pytest.CaptureFixture[s
 def test_versions_are_listed_newest_last(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["versions", uri, "-n", "2"]) == 0
     captured = capsys.readouterr()
-    assert [line.split()[0] for line in captured.out.splitlines()] == ["2", "3"]
-    assert "1 older" in captured.err
+    head, *rows = [line.split() for line in captured.out.splitlines()]
+    assert head == ["version", "time", "rows", "operation", "message"]
+    assert [(row[0], row[3], row[4]) for row in rows] == [("2", "4", "Append"), ("3", "3", "Delete")]
+    assert "(1 older version: --newest 0 shows all)" in captured.err
+    lance.write_dataset(pa.table({"id": [5]}), uri, mode="append", commit_message="five")
+    assert main(["versions", uri, "-n", "0"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert (len(shown), shown[-1].split()[-1]) == (5, "five")
+
+
+@pytest.mark.parametrize("command", ["head", "versions"])
+@pytest.mark.parametrize("number", ["-3", "x", "1.5"])
+def test_numbers_of_rows_are_checked_alike(
+    command: str, number: str, uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, uri, "-n", number])
+    assert ended.value.code == 2
+    assert f"'{number}' is not a whole number of 0 or more" in capsys.readouterr().err
 
 
 def test_head_shows_rows_columns_and_what_a_predicate_keeps(
@@ -82,6 +100,41 @@ def test_head_shows_rows_columns_and_what_a_predicate_keeps(
     assert rows[1].endswith("…")
     assert main(["head", uri, "-c", "id", "-w", "id >= 3", "-n", "1"]) == 0
     assert capsys.readouterr().out.split() == ["id", "3"]
+    assert main(["head", uri, "-c", " text , id,", "-n", "1"]) == 0
+    assert capsys.readouterr().out.split() == ["text", "id", "-", "2"]
+
+
+def program(*words: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in sys.path if p))
+    return subprocess.run([sys.executable, "-m", "tiltyard.cli", *words], env=env, check=False, **options)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_full_device_is_told_in_one_line(uri: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = program("head", uri, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 1
+    assert done.stderr.decode() == "tiltyard: standard output: No space left on device\n"
+
+
+def test_a_reader_who_has_seen_enough_ends_the_program_in_silence(uri: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = program("head", uri, stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert done.stderr == b""
+
+
+def test_the_demo_says_what_is_wrong_with_its_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ten.py").write_text("")
+    told = {"ten.py": "it is a file", "ten.py/below": "Not a directory"}
+    for place, text in told.items():
+        assert main(["demo", str(tmp_path / place)]) == 1
+        assert text in capsys.readouterr().err
+    assert main(["demo", "memory://z"]) == 1
+    assert "a directory that they all see" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -108,7 +161,28 @@ def test_errors_are_one_line_and_a_status(
 
 def test_cells_are_aligned_and_cut() -> None:
     shown = text_table.lines(pa.table({"n": [1, 1000], "s": ["x\ny", None], "f": [0.5, 1234567.0]}))
-    assert shown == ["   n  s              f", "   1  x y          0.5", "1000  -    1.23457e+06"]
+    assert shown == ["   n  s               f", "   1  x\\ny          0.5", "1000  -     1.23457e+06"]
+
+
+def test_what_moves_a_terminal_is_escaped() -> None:
+    shown = text_table.lines(pa.table({"a\rb": ["\x1b[2Jx", "tab\there", "\u202eback"]}))
+    assert shown == ["a\\rb", "\\x1b[2Jx", "tab\\there", "\\u202eback"]
+
+
+def test_wide_characters_are_aligned() -> None:
+    shown = text_table.lines(pa.table({"s": ["東京", "e\u0301", "abcd"], "n": [1, 2, 3]}))
+    assert shown == ["s     n", "東京  1", "e\u0301     2", "abcd  3"]
+    assert text_table.lines(pa.table({"s": ["東" * 30]}))[1] == "東" * 19 + "…"
+
+
+def test_wide_tables_are_narrowed_to_the_terminal_and_what_is_left_out_is_counted() -> None:
+    table = pa.table({"id": [1], "long": ["x" * 40], "other": ["y" * 40]})
+    assert all(len(line) <= 50 for line in text_table.lines(table, 50))
+    assert text_table.lines(table, 50)[1].split()[0] == "1"
+    many = pa.table({f"column{i}": [i] for i in range(40)})
+    shown = text_table.lines(many, 30)
+    assert len(shown[0]) <= 30
+    assert shown[-1] == "(36 more columns)"
 
 
 def test_numbers_of_things_read_well() -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
+from typing import TextIO
 
 from tiltyard import __version__
 from tiltyard.errors import TiltyardError
@@ -29,10 +31,10 @@ class Command:
 
 
 COMMANDS = (
-    Command("demo", "tiltyard.cli.demo", "336,776 real flights: four writers at once, time travel, a filter"),
     Command("info", "tiltyard.cli.info", "what a table holds: rows, columns, files, version"),
-    Command("versions", "tiltyard.cli.versions", "the versions of a table"),
     Command("head", "tiltyard.cli.head", "the first rows, all or those that a predicate keeps"),
+    Command("versions", "tiltyard.cli.versions", "the versions of a table, what made them, and their rows"),
+    Command("demo", "tiltyard.cli.demo", "336,776 real flights: four writers at once, time travel, a filter"),
     Command("demo-writer", "tiltyard.cli.demo_writer"),
 )
 
@@ -48,22 +50,43 @@ def main(argv: Sequence[str] | None = None) -> int:
     module = import_module(next(c.module for c in COMMANDS if c.name == arguments.command))
     try:
         status: int = module.run(arguments)
+        sys.stdout.flush()  # here, where what it raises can be told
     except TiltyardError as error:
-        print(f"tiltyard: {error}", file=sys.stderr)
-        return FAILED
+        return _failed(str(error))
     except BrokenPipeError:  # `tiltyard head ... | head`: the reader has seen enough
-        sys.stderr.close()
+        _silence(sys.stdout)
         return FAILED
+    except OSError as error:
+        _silence(sys.stdout)
+        place = "standard output" if error.filename is None else error.filename
+        return _failed(f"{place}: {error.strerror or error}")
     except KeyboardInterrupt:
         return INTERRUPTED
     return status
 
 
+def _failed(message: str) -> int:
+    print(f"tiltyard: {message}", file=sys.stderr)
+    return FAILED
+
+
+def _silence(stream: TextIO) -> None:
+    """Drop what is still buffered, so that the interpreter does not complain when it ends."""
+    with suppress(OSError):
+        stream.close()
+
+
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
     """The parser with every command named, and the arguments of the chosen one."""
-    parser = argparse.ArgumentParser(prog="tiltyard", description="The open Lance lakehouse in Python.")
-    parser.add_argument("--version", action="version", version=f"tiltyard {__version__}")
+    parser = argparse.ArgumentParser(
+        prog="tiltyard", description="The open Lance lakehouse in Python.", add_help=False
+    )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    options = parser.add_argument_group("options")
+    options.add_argument("-h", "--help", action="help", help="show this help and exit")
+    options.add_argument(
+        "--version", action="version", version=f"tiltyard {__version__}", help="show the version and exit"
+    )
     for command in COMMANDS:
         if command.summary:
             sub = commands.add_parser(command.name, help=command.summary, description=command.summary)

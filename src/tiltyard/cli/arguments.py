@@ -11,6 +11,13 @@ def add_table(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--at", metavar="VERSION", help="a version number or a tag; the newest if not given")
 
 
+def whole_number(text: str) -> int:
+    """A number that is not negative, for `type=` of an argument."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+    return int(text)
+
+
 def version_of(arguments: argparse.Namespace) -> int | str | None:
     """The version asked for: a number, a tag, or None for the newest."""
     at: str | None = arguments.at

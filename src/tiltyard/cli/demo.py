@@ -223,7 +223,13 @@ def _compare(account: Account, whom: str, theirs: pa.Table, ours: pa.Table) -> N
 def _directory(asked: str | None) -> Iterator[tuple[Path, bool]]:
     """The directory for the table, and whether it stays."""
     if asked is not None:
-        Path(asked).mkdir(parents=True, exist_ok=True)
+        if "://" in asked:
+            raise DemoError(f"{asked}: the demo's writers are processes; give a directory that they all see")
+        try:
+            Path(asked).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            told = "it is a file" if isinstance(error, FileExistsError) else error.strerror
+            raise DemoError(f"cannot keep the table in {asked}: {told}") from error
         yield Path(asked), True
         return
     with tempfile.TemporaryDirectory(prefix="tiltyard-demo-") as made:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from tiltyard.cli.arguments import add_table, version_of
-from tiltyard.cli.text_table import count
+from tiltyard.cli.text_table import count, escaped
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,9 +25,10 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"rows       {dataset.count_rows():,}" + (f" ({deleted:,} more are deleted)" if deleted else ""))
     print(f"fragments  {len(fragments):,} ({count(len(files), 'data file')}{_bytes(files)})")
     print("columns")
-    width = max([len(f.name) for f in dataset.schema], default=0)
-    for field in dataset.schema:
-        print(f"  {field.name.ljust(width)}  {field.type}" + ("" if field.nullable else "  not null"))
+    names = [escaped(field.name) for field in dataset.schema]
+    width = max(map(len, names), default=0)
+    for name, field in zip(names, dataset.schema, strict=True):
+        print(f"  {name.ljust(width)}  {escaped(str(field.type))}" + ("" if field.nullable else "  not null"))
     return 0
 
 

@@ -2,27 +2,94 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import unicodedata
+
 import pyarrow as pa
 
-WIDEST = 40  # characters of one cell
+WIDEST = 40  # columns of a terminal that one cell may take
+NARROWEST = 6  # and those that it keeps where many cells share a line
+GAP = "  "
 
 
-def lines(table: pa.Table) -> list[str]:
-    """Head line and rows, columns aligned; numbers to the right, long values cut with an ellipsis."""
-    columns = []
-    for name in table.column_names:
-        column = table[name]
-        cells = [_cell(v) for v in column.to_pylist()]
-        width = max([len(name), *map(len, cells)])
-        right = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-        columns.append([(c.rjust if right else c.ljust)(width) for c in [name, *cells]])
-    return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
+def lines(table: pa.Table, width: int | None = None) -> list[str]:
+    """Head line and rows, columns aligned; numbers to the right, long values cut with an ellipsis.
+
+    `width`: columns of the terminal, None without a limit. Wide columns are narrowed to fit; where that is
+    not enough, the last ones are left out and counted. Control characters are escaped.
+    """
+    columns = [_cells(name, table[name]) for name in table.column_names]
+    widths = [max(map(_width, cells)) for cells in columns]
+    if width is not None:
+        widths = _fitted(widths, width)
+    shown = []
+    for cells, room, field in zip(columns, widths, table.schema, strict=False):
+        right = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+        shown.append([_padded(_cut(cell, room), room, right) for cell in cells])
+    told = [GAP.join(row).rstrip() for row in zip(*shown, strict=True)]
+    left_out = len(columns) - len(widths)
+    return [*told, f"({count(left_out, 'more column')})"] if left_out else told
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal that standard output is; None where it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def escaped(text: str) -> str:
+    """The text with all that is not printable, such as what moves a terminal's cursor, as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def _cells(name: str, column: pa.ChunkedArray) -> list[str]:
+    return [_cut(escaped(name), WIDEST), *(_cell(value) for value in column.to_pylist())]
 
 
 def _cell(value: object) -> str:
     text = "-" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
-    text = " ".join(text.split())
-    return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
+    return _cut(escaped(text), WIDEST)
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal that a text takes: wide East Asian characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
+
+
+def _cut(text: str, room: int) -> str:
+    if len(text) <= room and _width(text) <= room:
+        return text
+    end, used = 0, 1  # the ellipsis
+    for character in text:
+        used += _width(character)
+        if used > room:
+            break
+        end += 1
+    return text[:end] + "…"
+
+
+def _padded(text: str, room: int, right: bool) -> str:
+    blank = " " * (room - _width(text))
+    return blank + text if right else text + blank
+
+
+def _fitted(widths: list[int], width: int) -> list[int]:
+    """The widths of as many columns as fit, the widest made narrower first."""
+    least = [min(each, NARROWEST) for each in widths]
+    fitting = len(least)
+    while fitting > 1 and sum(least[:fitting]) + len(GAP) * (fitting - 1) > width:
+        fitting -= 1
+    found = widths[:fitting]
+    room = width - len(GAP) * (fitting - 1)
+    while sum(found) > room and max(found) > NARROWEST:
+        found[found.index(max(found))] -= 1
+    return found
 
 
 def count(number: int, noun: str) -> str:
