@@ -19,7 +19,6 @@ from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound
 from tiltyard.store.content import buffers_of
 from tiltyard.store.directory import Directory
 from tiltyard.store.exclusive import ExclusiveCreator
-from tiltyard.store.failures import translated
 from tiltyard.store.paths import checked, checked_dir, joined, parent_of
 from tiltyard.store.protocol import MIN_MAP_BYTES, Created, Listing, Names, ObjectStat
 from tiltyard.store.streaming import LocalWriter
@@ -74,9 +73,9 @@ class LocalStore:
         except CorruptFile:
             raise
         except OSError as error:
-            raise translated(error, "read", self.uri, path) from error
+            raise self._directory.refusal(error, "read", path) from error
         finally:
-            port.close(fd)
+            self._close(fd)
         return pa.py_buffer(data)
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[pa.Buffer]:
@@ -92,9 +91,9 @@ class LocalStore:
         except CorruptFile:
             raise
         except OSError as error:
-            raise translated(error, "read", self.uri, path) from error
+            raise self._directory.refusal(error, "read", path) from error
         finally:
-            port.close(fd)
+            self._close(fd)
         return out
 
     def map(self, path: str, size: int | None = None) -> pa.Buffer:
@@ -120,15 +119,15 @@ class LocalStore:
         except CorruptFile:
             raise
         except OSError as error:
-            raise translated(error, "read", self.uri, path) from error
+            raise self._directory.refusal(error, "read", path) from error
         finally:
-            port.close(fd)
+            self._close(fd)
 
     def stat(self, path: str) -> ObjectStat:
         try:
             facts = self._port.stat(checked(path), self._directory.handle())
         except OSError as error:
-            raise translated(error, "find", self.uri, path) from error
+            raise self._directory.refusal(error, "find", path) from error
         if modes.S_ISDIR(facts.st_mode):
             raise ObjectNotFound(f"cannot find {self.uri}/{path}: it is a directory, not an object")
         return _described(path, facts)
@@ -139,7 +138,7 @@ class LocalStore:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
-            raise translated(error, "find", self.uri, path) from error
+            raise self._directory.refusal(error, "find", path) from error
         return not modes.S_ISDIR(facts.st_mode)
 
     def list(self, prefix: str = "", start_after: str = "") -> Listing:
@@ -149,7 +148,7 @@ class LocalStore:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            raise translated(error, "list", self.uri, prefix) from error
+            raise self._directory.refusal(error, "list", prefix) from error
         if start_after:
             found = [one for one in found if one.path > start_after]
         found.sort(key=lambda one: one.path)
@@ -176,14 +175,14 @@ class LocalStore:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            raise translated(error, "list", self.uri, directory) from error
+            raise self._directory.refusal(error, "list", directory) from error
 
     def dir_stat(self, directory: str) -> int | None:
         try:
             facts = self._port.stat(checked_dir(directory) or ".", self._directory.handle())
             remote = self._remote()
         except OSError as error:
-            raise translated(error, "find", self.uri, directory) from error
+            raise self._directory.refusal(error, "find", directory) from error
         if not modes.S_ISDIR(facts.st_mode):
             raise ObjectNotFound(f"cannot find {self.uri}/{directory}: it is not a directory")
         return None if remote else facts.st_mtime_ns
@@ -202,7 +201,7 @@ class LocalStore:
         try:
             return self._port.fstat(fd).st_mtime_ns
         finally:
-            self._port.close(fd)
+            self._close(fd)
             self._creator.remove_quietly(temporary)
 
     # -- writing ---------------------------------------------------------------------------------
@@ -216,7 +215,7 @@ class LocalStore:
         self._failures.pop(path, None)
         if answer is Created.NOT_DONE or answer is Created.UNKNOWN:
             if isinstance(cause, OSError):
-                cause = translated(cause, "create", self.uri, path).with_traceback(cause.__traceback__)
+                cause = self._directory.refusal(cause, "create", path).with_traceback(cause.__traceback__)
             if cause is not None:
                 self._failures[path] = cause
                 if len(self._failures) > MAX_KEPT_FAILURES:
@@ -241,20 +240,23 @@ class LocalStore:
                 directory.make(parent)
                 fd = port.open_new(temporary, directory.handle())
             try:
-                port.write(fd, buffers_of(data))
-                if self.durable:
-                    port.fdatasync(fd)
-                    directory.settle(parent)
+                try:
+                    port.write(fd, buffers_of(data))
+                    if self.durable:
+                        port.fdatasync(fd)
+                        directory.settle(parent)
+                except OSError:
+                    self._close(fd)
+                    raise
+                port.close(fd)  # before the name is given: unsynced, its failure says that content was lost
                 port.rename(temporary, path, directory.handle())
             except OSError:
                 self._creator.remove_quietly(temporary)
                 raise
-            finally:
-                port.close(fd)
             if self.durable:
                 directory.sync(parent)
         except OSError as error:
-            raise translated(error, "write", self.uri, path) from error
+            raise self._directory.refusal(error, "write", path) from error
 
     def writer(self, path: str) -> LocalWriter:
         return LocalWriter(self._directory, checked(path))
@@ -275,9 +277,9 @@ class LocalStore:
                 if sync and self.durable:
                     port.fdatasync(fd)
             finally:
-                port.close(fd)
+                self._close(fd)  # a hint is advice
         except OSError as error:
-            raise translated(error, "write", self.uri, path) from error
+            raise self._directory.refusal(error, "write", path) from error
 
     def copy_create(self, source: str, target: str) -> Created:
         return self.create(target, [self.map(source)])
@@ -299,7 +301,7 @@ class LocalStore:
                 if not moved:
                     return Created.EXISTS
         except OSError as error:
-            raise translated(error, "move", self.uri, source) from error
+            raise self._directory.refusal(error, "move", source) from error
         if self.durable:
             try:
                 directory.sync(parent_of(target))
@@ -337,7 +339,7 @@ class LocalStore:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
-            raise translated(error, "delete", self.uri, path) from error
+            raise self._directory.refusal(error, "delete", path) from error
         return True
 
     def delete_tree(self, directory: str) -> None:
@@ -352,7 +354,7 @@ class LocalStore:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise translated(error, "delete", self.uri, directory) from error
+            raise self._directory.refusal(error, "delete", directory) from error
 
     def _remove_below(self, directory: str, root: int) -> None:
         for name in self._port.list(directory or ".", root):
@@ -378,7 +380,7 @@ class LocalStore:
         try:
             self._directory.sync(checked_dir(directory))
         except OSError as error:
-            raise translated(error, "sync", self.uri, directory) from error
+            raise self._directory.refusal(error, "sync", directory) from error
 
     @contextmanager
     def turnstile(self, directory: str, seconds: float) -> Iterator[bool]:
@@ -390,7 +392,7 @@ class LocalStore:
         try:
             yield self._take_turn(fd, seconds)
         finally:
-            self._port.close(fd)
+            self._close(fd)
 
     def _take_turn(self, fd: int, seconds: float) -> bool:
         deadline = self._runtime.monotonic() + seconds
@@ -421,7 +423,12 @@ class LocalStore:
         try:
             return self._port.open_read(checked(path), self._directory.handle())
         except OSError as error:
-            raise translated(error, "read", self.uri, path) from error
+            raise self._directory.refusal(error, "read", path) from error
+
+    def _close(self, fd: int) -> None:
+        """Give back a handle that was read from, locked, or whose content is safe: failing loses nothing."""
+        with suppress(OSError):
+            self._port.close(fd)
 
     def _remote(self) -> bool:
         remote = self._is_remote
