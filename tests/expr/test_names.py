@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from expr_rows import batch_of, rows
-from tiltyard.errors import FieldNotFound
+from tiltyard.errors import FieldNotFound, InvalidExpression
 from tiltyard.expr import parse_expression, parse_predicate
 
 
@@ -58,6 +58,17 @@ def test_words_of_the_language_that_are_not_reserved_name_columns() -> None:
     columns = {"date": ["x", "y"], "timestamp": [1, 2], "value": [3, 4], "year": [5, 6], "length": [1, 2]}
     assert rows("date = 'x'", **columns) == [0]
     assert rows("timestamp = 2 AND value = 4 AND year = 6 AND length = 2", **columns) == [1]
+
+
+def test_reserved_words_name_columns_where_they_can_mean_nothing_else() -> None:
+    columns = {"by": [1, 2], "order": [3, 4], "Limit": [5, 6], "end": [7, 8], "all": [[1], [2]]}
+    assert rows("by = 1 AND order IN (3) AND limit < 6", **columns) == [0]
+    assert rows("array_has(all, 2)", **columns) == [1]
+    assert rows('"end" = 8', **columns) == [1]
+    with pytest.raises(InvalidExpression, match="the column of this name is written in double quotes"):
+        rows("end = 8", **columns)
+    with pytest.raises(InvalidExpression, match="ORDER BY is not supported"):
+        rows("x = 1 ORDER BY x", x=[1])
 
 
 def test_an_unknown_column_is_named_with_its_nearest() -> None:

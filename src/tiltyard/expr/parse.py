@@ -20,7 +20,7 @@ from tiltyard.expr import build
 from tiltyard.expr.coerce import Mismatch, date_literal, instant_literal, time_literal
 from tiltyard.expr.functions import AGGREGATES, ALIASES, LIST_FUNCTIONS, SIGNATURES, SPECIAL_FUNCTIONS
 from tiltyard.expr.names import find_column
-from tiltyard.expr.tokens import RESERVED_WORDS, Scanner, refuse
+from tiltyard.expr.tokens import GRAMMAR_WORDS, RESERVED_WORDS, Scanner, refuse
 from tiltyard.expr.type_names import read_type
 from tiltyard.expr.types import BOOL, NULL, Expr, Literal, Node, expr_of
 
@@ -124,6 +124,11 @@ class _Parser:
         scan = self.scan
         if scan.kind == "end":
             return refuse(f"the text ends where {wanted} is expected", self.text, scan.at)
+        if scan.kind == "word" and scan.value in ("SELECT", "WHERE") and not self.text[: scan.at].strip():
+            return refuse("a whole query is not taken: give only what follows WHERE", self.text, scan.at)
+        if scan.kind == "word" and any(name.upper() == scan.value for name in self.schema.names):
+            hint = "the column of this name is written in double quotes"
+            return refuse(f"{scan.raw!r} stands where {wanted} is expected; {hint}", self.text, scan.at)
         if scan.kind == "word" and scan.value in _REFUSED_WORDS:
             return refuse(f"{_REFUSED_WORDS[scan.value]} is not supported", self.text, scan.at)
         if scan.value == "<=>":
@@ -338,9 +343,18 @@ class _Parser:
             raise refuse(f"{scan.raw} before a text literal is not supported", self.text, at)
         if scan.follows_call() and word not in RESERVED_WORDS:
             return (yield self.call())
-        if word in RESERVED_WORDS:
+        if word in RESERVED_WORDS and not self.names_column():
             raise self.unexpected("a value")
         return self.column()
+
+    def names_column(self) -> bool:
+        """Whether a reserved word can only be the name of a column here."""
+        scan = self.scan
+        return (
+            scan.value not in GRAMMAR_WORDS
+            and not scan.follows_call()
+            and any(name.upper() == scan.value for name in self.schema.names)
+        )
 
     def typed_literal(self) -> Node:
         word, at = self.scan.value, self.scan.at

@@ -33,7 +33,17 @@ RESERVED_WORDS = frozenset(
     EXISTS COLLATE OVER SIMILAR RLIKE REGEXP GLOB WITH
     """.split()  # noqa: SIM905
 )
-"""Words that are no column name unless quoted."""
+"""Words that are no column name unless quoted, or where they cannot mean anything else."""
+
+GRAMMAR_WORDS = frozenset(
+    """
+    AND OR NOT IN IS NULL TRUE FALSE LIKE ILIKE BETWEEN ESCAPE CASE WHEN THEN ELSE END CAST TRY_CAST
+    SELECT FROM DISTINCT EXISTS
+    """.split()  # noqa: SIM905
+)
+"""Those of them that begin or continue something in every place; the others, such as `by`, name a column
+where a
+value is expected and a column has that name."""
 
 _BLANK = r"(?:\s*)"
 _INTEGERS = re.compile(rf"{_BLANK}-?\d{{1,18}}{_BLANK}(?:,{_BLANK}-?\d{{1,18}}{_BLANK})*\)")
