@@ -30,3 +30,18 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_page_about_sql_lists_every_function_and_no_other() -> None:
+    from tiltyard.expr.functions import ALIASES, LIST_FUNCTIONS, SIGNATURES, SPECIAL_FUNCTIONS
+
+    text = (ROOT / "docs/sql.md").read_text().partition("## Functions")[2]
+    listed = set(re.findall(r"`([a-z_]+)[(`]", text)) - {"year", "month", "day", "hour"}
+    assert listed == {*SIGNATURES, *ALIASES, *LIST_FUNCTIONS, *SPECIAL_FUNCTIONS} - {"||"}
+
+
+def test_the_page_about_sql_lists_the_words_that_need_quotes() -> None:
+    from tiltyard.expr.tokens import GRAMMAR_WORDS
+
+    text = (ROOT / "docs/sql.md").read_text().partition("could\n")[2].partition("- Text")[0]
+    assert set(re.findall(r"`([A-Z_]+)`", text)) == GRAMMAR_WORDS
