@@ -64,8 +64,9 @@ class TableNotFound(TiltyardError, ValueError, FileNotFoundError):
 
 
 class TableAlreadyExists(TiltyardError, OSError):
-    """A table stands where one was to be created."""
+    """A table stands where one was to be created. `files_referenced`: see `CommitConflict`."""
 
+    files_referenced = False
     __str__ = Exception.__str__
 
 
@@ -81,9 +82,14 @@ class TagNotFound(TiltyardError, ValueError):
 
 
 class CommitConflict(TiltyardError, OSError):
-    """A commit that lost against another one. `retryable` says whether planning again can succeed."""
+    """A commit that lost against another one. `retryable` says whether planning again can succeed.
+
+    `files_referenced`: the version was there for a moment, and another writer may have built on it. Then the
+    files that the commit names must not be deleted; they can be committed again.
+    """
 
     retryable = False
+    files_referenced = False
     __str__ = Exception.__str__
 
 

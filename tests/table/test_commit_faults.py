@@ -8,10 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+import tiltyard.lance as lance
 from committing import append, create, deleted_rows, deleting, now, on, paths, transaction
 from conflict_operations import SCHEMA, new_fragment
+from tiltyard import runtime
 from tiltyard.errors import (
     OutcomeUnknown,
     RetryableConflict,
@@ -19,17 +22,17 @@ from tiltyard.errors import (
     TooMuchContention,
 )
 from tiltyard.format import names
-from tiltyard.format.operations import (
-    Overwrite,
-)
+from tiltyard.format.manifest import encode_manifest
+from tiltyard.format.operations import Append, Overwrite
 from tiltyard.session import Session
 from tiltyard.store import Created, Store, open_store
 from tiltyard.table import commit as loop
-from tiltyard.table import hint as hints
+from tiltyard.table import hole as holes
+from tiltyard.table.apply import apply
 from tiltyard.table.commit import commit
 from tiltyard.table.snapshot import open_snapshot
 from tiltyard.table.versions import list_versions
-from tiltyard.testing.faults import Crashed, Fault, FaultyStore, Plan, Rule
+from tiltyard.testing.faults import Crashed, Fault, FaultyPort, FaultyStore, Plan, Rule, port_installed
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -205,27 +208,64 @@ def test_zombie_that_wakes_before_its_publication_looks_again(
 
 
 @pytest.mark.parametrize("hinted", [True, False])
-def test_zombie_that_won_a_version_in_a_hole_takes_it_back(
-    store: Store, monkeypatch: pytest.MonkeyPatch, hinted: bool
-) -> None:
+def test_zombie_that_won_a_version_in_a_hole_takes_it_back(store: Store, hinted: bool) -> None:
+    """The content was written before the sleep, the name given after it: `put` sleeps between the two."""
     base = create(store)
 
     def publish(where: Store, version: int, path: str, data: Any) -> Created:
         _others_commit_and_clean(store)
         if not hinted:
             store.write_hint(names.HINT_PATH, names.hint_body(1))
-            monkeypatch.setattr(hints, "MAX_LOOK_AGE_SECONDS", 0.01)
         return where.create(path, data)
 
-    with pytest.raises(RetryableConflict, match="below version 5"):
+    with pytest.raises(RetryableConflict, match="below version 5") as caught:
         append(base, "zombie", publish=publish)
+    assert caught.value.files_referenced
     assert [location.version for location in list_versions(store)] == [1, 5]
     made = append(now(store), "again")
     assert made.version == 6
     assert paths(made) >= {"w.lance", "z.lance", "again.lance"}
 
 
-def test_version_in_a_hole_that_somebody_built_on_is_not_deleted(store: Store) -> None:
+@pytest.mark.parametrize("hinted", [True, False])
+def test_zombie_that_slept_between_content_and_name_takes_its_version_back(
+    tmp_path: Path, hinted: bool
+) -> None:
+    rule = Rule(Fault.PAUSE, "link_handle", path="_versions/*")
+    store = open_store(str(tmp_path / "t"), {"durable": False})
+    base = create(store)
+    with port_installed(FaultyPort(Plan(rule))):
+        stopped = open_store(str(tmp_path / "t"), {"durable": False})
+    zombie = runtime.spawn(lambda: append(base, "zombie", stopped))
+    rule.reached.wait()
+    _others_commit_and_clean(store)
+    if not hinted:
+        store.write_hint(names.HINT_PATH, names.hint_body(1))
+    rule.resume.set()
+    with pytest.raises(RetryableConflict, match="below version 5"):
+        zombie.join()
+    assert [location.version for location in list_versions(store)] == [1, 5]
+
+
+def test_zombie_that_creates_a_table_below_a_cleaned_one_takes_its_version_back(tmp_path: Path) -> None:
+    rule = Rule(Fault.PAUSE, "link_handle", path="_versions/*")
+    with port_installed(FaultyPort(Plan(rule))):
+        stopped = open_store(str(tmp_path / "t"), {"durable": False})
+    ours = transaction(Overwrite((new_fragment("zombie"),), SCHEMA))
+    zombie = runtime.spawn(lambda: commit(stopped, ours, session=Session(), base=None))
+    rule.reached.wait()
+    store = open_store(str(tmp_path / "t"), {"durable": False})
+    append(append(create(store), "a"), "b")
+    time.sleep(0.02)
+    for version in (1, 2):
+        store.delete(names.manifest_path(version))
+    rule.resume.set()
+    with pytest.raises(RetryableConflict, match="below version 3"):
+        zombie.join()
+    assert [location.version for location in list_versions(store)] == [3]
+
+
+def test_version_after_ours_that_merely_survived_is_not_taken_for_a_follower(store: Store) -> None:
     base = create(store)
 
     def publish(where: Store, version: int, path: str, data: Any) -> Created:
@@ -239,14 +279,70 @@ def test_version_in_a_hole_that_somebody_built_on_is_not_deleted(store: Store) -
 
     with pytest.raises(RetryableConflict, match="below version 5"):
         append(base, "zombie", publish=publish)
-    assert [location.version for location in list_versions(store)] == [1, 2, 3, 4, 5]
+    assert [location.version for location in list_versions(store)] == [1, 3, 4, 5]
     assert now(store).version == 5
 
 
-def test_successor_that_was_quick_is_no_hole(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another writer commits on our version before we look: its manifest is younger than ours."""
+def test_version_in_a_hole_that_somebody_built_on_stays_with_its_files(store: Store) -> None:
     base = create(store)
-    monkeypatch.setattr(hints, "MAX_LOOK_AGE_SECONDS", 0.0)
+    on(base, deleting(base, 0, 7)[0])
+    mine, rows = deleting(base, 0, 1)
+
+    def publish(where: Store, version: int, path: str, data: Any) -> Created:
+        latest = now(store)
+        for name in "wxyz":
+            latest = append(latest, name)
+        store.write_hint(names.HINT_PATH, names.hint_body(6))
+        time.sleep(0.02)
+        for number in (3, 4, 5):
+            store.delete(names.manifest_path(number))
+        answer = where.create(path, data)
+        time.sleep(0.02)
+        ours = open_snapshot(store, Session(), version=3)  # as a peer that came by the hint does
+        theirs = transaction(Append((new_fragment("follower"),)), 3)
+        follower = apply(ours.manifest, theirs, version=4, timestamp_ns=0)
+        store.create(names.manifest_path(4), b"".join(encode_manifest(follower, theirs)))
+        return answer
+
+    with pytest.raises(RetryableConflict, match="below version 6") as caught:
+        on(base, mine, affected=rows, publish=publish)
+    assert caught.value.files_referenced
+    assert [location.version for location in list_versions(store)] == [1, 2, 3, 4, 6]
+    for version in (3, 4):
+        assert deleted_rows(open_snapshot(store, Session(), version=version), 0).tolist() == [1, 7]
+
+
+def test_a_delete_whose_version_was_taken_back_leaves_its_files(tmp_path: Path) -> None:
+    """Whoever saw the version may build on it, so that the plan's own deletion files stay, too."""
+    path = str(tmp_path / "t")
+    lance.write_dataset(pa.table({"x": [1, 2, 3, 4]}), path)
+    store, slept = open_store(path), False
+
+    def publish(where: Store, version: int, path: str, data: Any) -> Created:
+        nonlocal slept
+        if not slept:
+            slept = True
+            for value in (5, 6, 7):
+                lance.write_dataset(pa.table({"x": [value]}), store.uri, mode="append")
+            time.sleep(0.02)
+            for number in (2, 3):
+                store.delete(names.manifest_path(number))
+        return where.create(path, data)
+
+    real = loop.create_manifest
+    try:
+        loop.commit.__kwdefaults__["publish"] = publish
+        assert lance.dataset(path).delete("x = 2") == {"num_deleted_rows": 1}
+    finally:
+        loop.commit.__kwdefaults__["publish"] = real
+    assert lance.dataset(path).to_table()["x"].to_pylist() == [1, 3, 4, 5, 6, 7]
+    assert len(store.list_names(names.DELETIONS_DIR)) == 2
+
+
+def test_successor_that_was_quick_is_no_hole(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another writer commits on our version before we look: perhaps in the same tick of the clock."""
+    base = create(store)
+    monkeypatch.setattr(holes, "HOLE_CHECK_SECONDS", -1.0)
 
     def publish(where: Store, version: int, path: str, data: Any) -> Created:
         answer = where.create(path, data)
@@ -257,3 +353,42 @@ def test_successor_that_was_quick_is_no_hole(store: Store, monkeypatch: pytest.M
     assert made.version == 2
     assert now(store).version == 3
     assert paths(now(store)) >= {"mine.lance", "quick.lance"}
+
+
+def test_successor_with_an_older_name_than_ours_is_told_by_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a temporary name is removed after the link, our own name looks younger than it is."""
+    monkeypatch.setattr(holes, "HOLE_CHECK_SECONDS", -1.0)
+    store = open_store(str(tmp_path / "t"), {"durable": False})
+    base = create(store)
+
+    def publish(where: Store, version: int, path: str, data: Any) -> Created:
+        answer = where.create(path, data)
+        append(now(store), "quick")
+        time.sleep(0.02)
+        (tmp_path / "t" / path).chmod(0o644)  # moves the link time, as the removal of another name does
+        return answer
+
+    assert append(base, "mine", publish=publish).version == 2
+    assert paths(now(store)) >= {"mine.lance", "quick.lance"}
+
+
+def test_failing_look_after_the_win_leaves_the_outcome_open(store: Store) -> None:
+    create(store)
+    for call in ("list_names", "stat"):
+        rule = Rule(Fault.FAIL_BEFORE, call)
+
+        def publish(where: Store, version: int, path: str, data: Any, rule: Rule = rule) -> Created:
+            answer = where.create(path, data)
+            append(now(store), f"follower-{version}")
+            time.sleep(0.02)
+            assert isinstance(where, FaultyStore)
+            where.plan.rules.append(rule)
+            return answer
+
+        latest = now(store)
+        with pytest.raises(OutcomeUnknown) as caught:
+            append(latest, f"mine-{call}", FaultyStore(store, Plan()), publish=publish)
+        assert caught.value.version == latest.version + 1
+        assert f"mine-{call}.lance" in paths(now(store))

@@ -7,6 +7,7 @@ Manifests here are empty files: only their names and times matter.
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -15,14 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tiltyard.errors import CorruptFile, TableNotFound, VersionNotFound
+from tiltyard.errors import CorruptFile, StoreError, TableNotFound, VersionNotFound
 from tiltyard.format import names
 from tiltyard.session import Session
 from tiltyard.store import Store, open_store
-from tiltyard.table.versions import LINK_WINDOW_NS, RACY_NS, latest, list_versions, locate, ranges, read_hint
-from tiltyard.testing.faults import FaultyStore, Plan
+from tiltyard.table.versions import RACY_NS, latest, list_versions, locate, ranges, read_hint
+from tiltyard.testing.faults import Fault, FaultyStore, Plan, Rule
 
-SETTLED = 1.5 * max(RACY_NS, LINK_WINDOW_NS) / 1e9
+SETTLED = 1.5 * RACY_NS / 1e9
 """Seconds after which a directory time says all."""
 
 CLEANABLE = 0.05
@@ -73,6 +74,48 @@ def test_c25_hint_at_a_tagged_version_with_a_hole_above(store: Store) -> None:
     assert newest(store) == 5
 
 
+def c24(store: Store, naming: names.Naming = "V2") -> None:
+    """Twelve versions, of which a cleanup removed 4 to 8, and a hint at 3."""
+    commit(store, *range(1, 13), naming=naming)
+    for version in range(4, 9):
+        store.delete(names.manifest_path(version, naming))
+    hint(store, b'{"version":3}')
+
+
+def test_c24_in_a_copy_whose_times_are_all_alike(store: Store, tmp_path: Path) -> None:
+    """`cp -r`: every name is as young as the directory, that of the hint's version too."""
+    c24(store)
+    shutil.copytree(store.uri, tmp_path / "copy", copy_function=shutil.copyfile)
+    copy = open_store(str(tmp_path / "copy"), {"durable": False})
+    assert newest(copy) == 12
+    os.utime(tmp_path / "copy" / names.VERSIONS_DIR)
+    assert newest(copy) == 12
+
+
+def test_c24_after_a_migration_of_names(store: Store) -> None:
+    """Renaming gives every manifest a young name, in whatever order; the hint's version may be the last."""
+    c24(store, "V1")
+    assert newest(store) == 12
+    for version in (1, 2, 9, 10, 11, 12, 3):
+        os.rename(
+            Path(store.uri, names.manifest_path(version, "V1")), Path(store.uri, names.manifest_path(version))
+        )
+    assert newest(store) == 12
+
+
+def test_c25_after_a_peers_stale_commit_into_the_hole(store: Store) -> None:
+    """A peer with a handle of version 2 commits version 3 below 5 and writes the hint: nothing is newer."""
+    commit(store, 1, 2, 3, 4, 5)
+    for version in (1, 3, 4):
+        store.delete(names.manifest_path(version))
+    time.sleep(SETTLED)
+    commit(store, 3)
+    hint(store, b'{"version":3}')
+    assert newest(store) == 5
+    time.sleep(SETTLED)
+    assert newest(store) == 5
+
+
 # -- hints of every kind ------------------------------------------------------------------------------------
 
 
@@ -109,14 +152,19 @@ def test_no_hint_misleads(store: Store, body: bytes | None) -> None:
     assert newest(store) == 3
 
 
-def test_right_hint_saves_the_listing(store: Store) -> None:
-    commit(store, 1, 2)
-    time.sleep(SETTLED)
-    commit(store, 3)
+def test_the_hint_is_not_even_read(store: Store) -> None:
+    commit(store, 1, 2, 3)
     hint(store, b'{"version":3}')
     plan = Plan()
     assert latest(FaultyStore(store, plan), Session()).version == 3
-    assert plan.calls("list_names") == 0
+    assert plan.calls(path=names.HINT_PATH) == 0
+
+
+def test_hint_that_cannot_be_read_is_not_taken_for_an_absent_one(store: Store) -> None:
+    commit(store, 1)
+    hint(store, b'{"version":1}')
+    with pytest.raises(StoreError):
+        read_hint(FaultyStore(store, Plan(Rule(Fault.FAIL_BEFORE, "read"))))
 
 
 def test_hint_is_not_believed_once_the_directory_changed_after_it(store: Store) -> None:
@@ -325,6 +373,22 @@ def test_any_history_gives_the_greatest_version(steps: list[str], data: st.DataO
                     time.sleep(SETTLED)
             assert latest(store, session).version == there[-1]
             assert newest(store) == there[-1]
+
+
+def test_version_older_than_a_branch_is_not_said_to_be_removed(store: Store) -> None:
+    branch = store.at("tree/dev")
+    commit(branch, 4, 5)
+    with pytest.raises(VersionNotFound, match=r"older than the branch.* 4 to 5"):
+        locate(branch, 2)
+
+
+def test_directory_that_was_removed_and_made_again_is_said_to_be_another_one(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "t"), {"durable": False})
+    commit(store, 1)
+    shutil.rmtree(tmp_path / "t")
+    commit(open_store(str(tmp_path / "t"), {"durable": False}), 1, 2)
+    with pytest.raises(TableNotFound, match="another one; open it again"):
+        newest(store)
 
 
 def test_hint_is_read_back_as_written(store: Store) -> None:

@@ -48,8 +48,8 @@ MEMBERS_PROPERTY = "tiltyard.members"
 
 
 class OwnFiles:
-    """Files that lost rounds of one commit wrote; only those are ever deleted, and only when that is
-    certain.
+    """Files that the rounds of one commit wrote. Only those that no version and no later round names are ever
+    deleted, and only when that is certain.
     """
 
     def __init__(self, store: Store) -> None:
@@ -65,10 +65,6 @@ class OwnFiles:
 
     def paths(self) -> list[str]:
         return list(self._paths)
-
-    def forget(self) -> None:
-        """Leave the files where they are: something may refer to them after all."""
-        self._paths.clear()
 
     def drop(self, paths: Sequence[str] | None = None) -> None:
         """Delete files (all by default). Never called after an UNKNOWN answer or a won version."""
@@ -211,7 +207,7 @@ class CatchingUp:
                 before = self.own_files.paths()
                 files = {id: self._write(id, rows, current.version) for id, rows in merged.rewritten.items()}
                 operation = with_deletions(operation, files, merged.emptied)
-                self.own_files.drop(before)
+                self.own_files.drop([path for path in before if path not in _deletion_paths(operation)])
                 self.planned.update({id: now[id].deletion for id in stale})
         if isinstance(operation, Delete | Update | DataOverlays):
             self.transaction = replace(self.transaction, operation=operation, read_version=current.version)
@@ -230,6 +226,11 @@ _MAX_U64 = (1 << 64) - 1
 def _deletion(snapshot: Snapshot, fragment_id: int) -> DeletionFile | None:
     fragment = snapshot.fragment(fragment_id)
     return None if fragment is None else fragment.deletion
+
+
+def _deletion_paths(operation: Delete | Update) -> frozenset[str]:
+    """The deletion files that an operation names; a round replaces those of some fragments only."""
+    return frozenset(f.deletion.path(f.id) for f in operation.updated_fragments if f.deletion is not None)
 
 
 def _offsets(snapshot: Snapshot, fragment_id: int) -> np.ndarray:

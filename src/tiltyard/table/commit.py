@@ -14,8 +14,11 @@ Invariants, and the tests that check them (tests/table/test_commit*.py):
 1. A version is published only over the version directly below it.
 2. The transaction's uuid never changes between attempts, so an attempt that landed unnoticed is recognised.
 3. After an UNKNOWN answer no other version is tried and nothing is deleted.
-4. Only files that this commit wrote itself, in attempts that definitely lost, are ever deleted.
-5. No version is left in a hole below existing ones.
+4. Only files that this commit wrote itself, in attempts that definitely lost, are ever deleted; none that a
+   version named which was visible for a moment (`files_referenced`).
+5. No version is left in a hole below existing ones (`table.hole`).
+6. Once the version stands, no failure is reported as a failed commit: those after it are OutcomeUnknown, or
+   advice that is lost.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from tiltyard.errors import (
     TableAlreadyExists,
     TableNotFound,
     TooMuchContention,
+    UnsupportedFeature,
     VersionNotFound,
 )
 from tiltyard.format import flags, names
@@ -49,11 +53,26 @@ from tiltyard.session import Session
 from tiltyard.store import Created, Store
 from tiltyard.table import foreign
 from tiltyard.table.apply import NewTable, apply
-from tiltyard.table.catching_up import CatchingUp, OwnFiles
-from tiltyard.table.hint import MAX_LOOK_AGE_SECONDS, fell_into_hole, write_hint
+from tiltyard.table.catching_up import CatchingUp, OwnFiles, members
+from tiltyard.table.creators import other_naming, outlived_other_names
+from tiltyard.table.hint import write_hint
+from tiltyard.table.hole import Hole, fell_into_hole
 from tiltyard.table.publish import Publish, create_manifest
-from tiltyard.table.snapshot import Snapshot, committed_snapshot, open_latest, read_snapshot
-from tiltyard.table.versions import VersionLocation, latest, latest_or_none, locate
+from tiltyard.table.snapshot import (
+    Snapshot,
+    committed_snapshot,
+    open_latest,
+    read_snapshot,
+    read_transaction,
+)
+from tiltyard.table.versions import (
+    VersionLocation,
+    latest,
+    latest_or_none,
+    list_names,
+    list_versions,
+    locate,
+)
 
 MAX_RETRIES = 20
 """Rounds that a commit may lose on the rows that it changes itself."""
@@ -65,10 +84,20 @@ TIMEOUT_SECONDS = 30.0
 """Time for all rounds; the first is never cut short."""
 
 TURNSTILE_SECONDS = 0.1
-"""How long a round queues behind a holder of the turnstile that makes no version."""
+"""How long a round queues for its turn; then it goes on without."""
 
-MAX_TURNSTILE_WAITS = 20
-"""How often it queues again because versions were made meanwhile."""
+STALLED_SECONDS = 1.0
+"""How long after a wait in vain a process commits without queueing first; a lost version makes it queue
+again.
+"""
+
+MAX_LOOK_AGE_SECONDS = 10.0
+"""A commit planned on a look at the latest version older than this looks again (boot clock, so sleep
+counts).
+"""
+
+STALLED_BYTES = 64
+"""What a remembered wait is accounted as in the session's cache."""
 
 MAX_BACKOFF_SECONDS = 0.25
 MIN_BACKOFF_UNIT_SECONDS = 0.002
@@ -109,6 +138,10 @@ def commit(
     attempt = _Commit(
         store, session, transaction, publish, strict, naming, foreign_fragments, new_table, source
     )
+    if base is None and transaction.read_version == 0:
+        landed = attempt.landed_before()
+        if landed is not None:
+            return landed
     base = attempt.base_of(base)
     if base is None:
         return attempt.create()
@@ -124,8 +157,12 @@ def commit(
     )
     try:
         return attempt.run(catching_up, max_retries, timeout)
-    except (CommitConflict, InvalidInput):
-        attempt.own_files.drop()  # a definite answer: no version names them
+    except CommitConflict as error:
+        if not error.files_referenced:
+            attempt.own_files.drop()  # a definite answer: no version names them
+        raise
+    except InvalidInput:
+        attempt.own_files.drop()
         raise
 
 
@@ -152,6 +189,26 @@ class _Commit:
         self.own_files = OwnFiles(self.store)
 
     # -- the base ---------------------------------------------------------------------------------
+
+    def landed_before(self) -> Snapshot | None:
+        """The retained version that is this very transaction, for one that says nothing about where to look.
+
+        An Overwrite or Restore without a read version is planned on whatever is the latest; repeated after a
+        lost answer it would go on top once more, over what others committed since.
+        """
+        if not isinstance(self.transaction.operation, Overwrite | Restore | Clone):
+            return None
+        for location in reversed(list_versions(self.store)):
+            try:
+                theirs = read_transaction(self.store, self.session, location)
+                if theirs is not None and self._is(theirs):
+                    return read_snapshot(self.store, self.session, location)
+            except (ObjectNotFound, CorruptFile):
+                continue  # removed meanwhile, or damaged: not readable as ours or anybody's
+        return None
+
+    def _is(self, theirs: Transaction) -> bool:
+        return theirs.uuid == self.transaction.uuid or self.transaction.uuid in members(theirs)
 
     def base_of(self, base: Snapshot | None) -> Snapshot | None:
         """The version that the transaction was planned on; None when there is no table yet."""
@@ -207,7 +264,7 @@ class _Commit:
         started = runtime.monotonic()
         lost_slots = 0
         while True:
-            made = self._round(catching_up)
+            made = self._round(catching_up, lost_slots)
             if made is not None:
                 return made
             now = runtime.monotonic()
@@ -221,16 +278,19 @@ class _Commit:
                 )
             _back_off(now - self.looked_at, lost_slots)
 
-    def _round(self, catching_up: CatchingUp) -> Snapshot | None:
+    def _round(self, catching_up: CatchingUp, lost_slots: int) -> Snapshot | None:
         """One round; None when another writer took the version."""
         if not self.strict and self._has_followers(catching_up):
             catching_up.read_ahead(latest(self.store, self.session).version)
         with ExitStack() as turn:
-            our_turn = self._queue(turn)
+            our_turn = self._queue(turn, lost_slots > 0)
             self.looked_at = runtime.monotonic()
             current = open_latest(self.store, self.session)
             if self.strict:
                 if current.version != catching_up.base.version:
+                    landed = self._strictly_landed(catching_up.base)
+                    if landed is not None:
+                        return landed
                     raise self._strict_lost(catching_up.base.version, current.version)
                 flags.check_writer(current.manifest)
             else:
@@ -245,31 +305,36 @@ class _Commit:
         naming = catching_up.base.location.naming
         return self.store.exists(names.manifest_path(catching_up.checked + 1, naming))
 
-    def _queue(self, turn: ExitStack) -> bool:
+    def _queue(self, turn: ExitStack, lost: bool) -> bool:
         """Wait for our turn at the turnstile, held by `turn`; whether it came.
 
-        Whoever holds it may have stalled: as soon as nothing moved while we waited, we go on without. While
-        versions keep coming the others are at work, and going on would only waste work of theirs or ours.
+        Whoever holds it may have stalled: the wait is short, and the following commits do not wait again.
         """
-        before = self._moved()
-        for _ in range(MAX_TURNSTILE_WAITS):
-            asked = runtime.monotonic()
-            attempt = ExitStack()
-            if attempt.enter_context(self.store.turnstile(names.VERSIONS_DIR, TURNSTILE_SECONDS)):
-                turn.push(attempt)
-                return True
-            attempt.close()
-            now = self._moved()
-            if now == before or runtime.monotonic() - asked < TURNSTILE_SECONDS / 2:
-                return False  # stalled, or a store without a turnstile
-            before = now
+        cache, key = self.session.cache, (self.store.identity, names.VERSIONS_DIR, "stalled turnstile", "")
+        asked = runtime.monotonic()
+        waited_at: float | None = cache.get(key)
+        if not lost and waited_at is not None and asked - waited_at < STALLED_SECONDS:
+            return False
+        attempt = ExitStack()
+        try:
+            ours = attempt.enter_context(self.store.turnstile(names.VERSIONS_DIR, TURNSTILE_SECONDS))
+        except StoreError:
+            ours = False  # it only saves work
+        if ours:
+            turn.push(attempt)
+            cache.drop(key)
+            return True
+        attempt.close()
+        now = runtime.monotonic()
+        if now - asked >= TURNSTILE_SECONDS / 2:  # less: a store without a turnstile
+            cache.put(key, now, STALLED_BYTES)
         return False
 
-    def _moved(self) -> int | None:
-        """A time that changes when a version is made; None where the store keeps none."""
+    def _strictly_landed(self, base: Snapshot) -> Snapshot | None:
+        """The version after `base`, if it is this very transaction."""
         try:
-            return self.store.dir_stat(names.VERSIONS_DIR)
-        except ObjectNotFound:
+            return self._ours_at(locate(self.store, base.version + 1))
+        except VersionNotFound:
             return None
 
     def _strict_lost(self, base: int, found: int) -> RetryableConflict:
@@ -296,8 +361,10 @@ class _Commit:
             source=None if self.source is None else self.source.manifest,
         )
         location = VersionLocation(version, names.manifest_path(version, self.naming), self.naming)
+        if self.store.exists(names.manifest_path(version, other_naming(self.naming))):
+            raise self._lost_creation()
         if self._put(manifest, location) is Created.WON:
-            made = self._done(manifest, location)
+            made = self._done(manifest, location, None)
             # Only now is there a directory to queue at. A hint that its writer could never raise again (no
             # turnstile here) must not be left behind.
             with (
@@ -309,10 +376,12 @@ class _Commit:
         landed = self._ours_at(location)
         if landed is not None:
             return landed
-        self.own_files.drop()
-        if self.strict or isinstance(operation, Clone):
-            raise self._exists()
-        raise RetryableConflict(
+        raise self._lost_creation()
+
+    def _lost_creation(self) -> CommitConflict | TableAlreadyExists:
+        if self.strict or isinstance(self.transaction.operation, Clone):
+            return self._exists()
+        return RetryableConflict(
             f"a table was created at {self.store.uri} while {self._named()} was to create it; plan again "
             "on it"
         )
@@ -334,7 +403,7 @@ class _Commit:
         if runtime.monotonic() - self.looked_at > MAX_LOOK_AGE_SECONDS:
             return None  # too long ago: others may have committed, and their versions may be gone already
         if self._put(manifest, location) is Created.WON:
-            made = self._done(manifest, location)
+            made = self._done(manifest, location, current.manifest)
             self._leave_hint(location, our_turn)
             return made
         landed = self._ours_at(location)
@@ -380,20 +449,43 @@ class _Commit:
         return answer
 
     def _ours_at(self, location: VersionLocation) -> Snapshot | None:
-        """The version at the location if it is our own transaction: an attempt that landed unnoticed."""
+        """The version at the location if it is our own transaction: an attempt that landed unnoticed.
+
+        Raises OutcomeUnknown when it cannot be read just now: files of ours may be named there.
+        """
         try:
             found = read_snapshot(self.store, self.session, location)
             theirs = found.transaction()
-        except (StoreError, CorruptFile):
-            return None  # removed already, still being written, or not readable just now: the next look tells
-        return found if theirs is not None and theirs.uuid == self.transaction.uuid else None
+        except (ObjectNotFound, CorruptFile, UnsupportedFeature):
+            return None  # removed already, or not what we would have written
+        except StoreError as error:
+            raise OutcomeUnknown(
+                f"version {location.version} of {self.store.uri} was taken, and whether by {self._named()} "
+                f"in an attempt whose answer was lost cannot be told ({error}). Committing the same "
+                "transaction again is safe",
+                uuid=self.transaction.uuid,
+                version=location.version,
+            ) from error
+        return found if theirs is not None and self._is(theirs) else None
 
-    def _done(self, manifest: Manifest, location: VersionLocation) -> Snapshot:
+    def _done(self, manifest: Manifest, location: VersionLocation, base: Manifest | None) -> Snapshot:
         """The version that is ours now. What fails from here on must not be taken for a failed commit."""
         self.created_at = runtime.monotonic()
         try:
-            above = fell_into_hole(self.store, location, self.looked_at)
-        except StoreError as error:
+            if base is None and not outlived_other_names(self.store, location, self._ours_at):
+                raise self._withdrawn(location)
+            hole = fell_into_hole(
+                self.store,
+                self.session,
+                location,
+                manifest,
+                base,
+                looked_at=self.looked_at,
+                won_at=self.created_at,
+            )
+            if hole is not None:
+                raise self._out_of_the_hole(location, hole)
+        except (StoreError, CorruptFile) as error:
             raise OutcomeUnknown(
                 f"version {location.version} of {self.store.uri} was created by {self._named()}, but "
                 "whether it stands "
@@ -401,31 +493,38 @@ class _Commit:
                 uuid=self.transaction.uuid,
                 version=location.version,
             ) from error
-        if above is not None:
-            raise self._out_of_the_hole(location, above)
         return committed_snapshot(self.store, self.session, location, manifest, self.transaction)
 
     def _leave_hint(self, location: VersionLocation, our_turn: bool) -> None:
         if our_turn:
             write_hint(self.store, location.version, self.created_at)
 
-    def _out_of_the_hole(self, location: VersionLocation, above: int) -> RetryableConflict:
+    def _withdrawn(self, location: VersionLocation) -> CommitConflict | TableAlreadyExists:
+        """What to say after our first version made room for one of the other naming scheme."""
+        error: CommitConflict | TableAlreadyExists
+        if list_names(self.store):
+            error = self._lost_creation()
+        else:
+            error = RetryableConflict(
+                f"{self._named()} and another creator of {self.store.uri}, which names its versions in "
+                "another way, made room for each other; there is no table, create it again"
+            )
+        error.files_referenced = True
+        return error
+
+    def _out_of_the_hole(self, location: VersionLocation, hole: Hole) -> RetryableConflict:
         """Take back a version that nobody would see, unless somebody has built on it already."""
-        try:
-            built_on = self.store.exists(names.manifest_path(location.version + 1, location.naming))
-            if not built_on:
-                self.store.delete(location.path)
-        except StoreError:
-            built_on = True
-        if built_on:
-            # A manifest that somebody may hold on to names our files: none of them may be deleted.
-            self.own_files.forget()
-        return RetryableConflict(
+        if not hole.built_on:
+            self.store.delete(location.path)
+        error = RetryableConflict(
             f"{self._named()} slept while others committed: version {location.version} was free again after "
-            f"a cleanup, below version {above}, where nobody would see it. It was not committed; plan "
+            f"a cleanup, below version {hole.latest}, where nobody would see it. It was not committed; plan "
             "again on "
             "the latest version"
         )
+        # Whoever saw the version in the meantime may build on it at any time.
+        error.files_referenced = True
+        return error
 
 
 def _back_off(spent: float, lost: int) -> None:

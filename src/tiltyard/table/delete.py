@@ -99,8 +99,9 @@ def _delete_once(snapshot: Snapshot, predicate: str, properties: Mapping[str, st
     )
     try:
         after = commit(snapshot.store, transaction, session=snapshot.session, base=snapshot, affected=found)
-    except CommitConflict:
-        _remove(snapshot.store, written)  # a definite answer: no version names them
+    except CommitConflict as error:
+        if not error.files_referenced:
+            _remove(snapshot.store, written)  # a definite answer: no version names them
         raise
     return Deleted(after, sum(len(offsets) for offsets in found.values()))
 

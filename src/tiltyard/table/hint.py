@@ -1,57 +1,50 @@
-"""The version hint: where our commits write it, and how they notice that they fell into a hole (D13, D14a).
+"""The version hint that our commits leave for other programs (decision D13); we find versions without it.
 
-The hint helps readers on a local disk and peers that probe from it. Rules: only upward, only while holding
-the turnstile, and not at all when more than a second has passed since the version was created.
+Programs that probe upwards from it are lost where it lies below a hole. Rules: only upward, only while
+holding the turnstile, not at all when more than a second has passed since the version was created, and once
+more upward when a pause in the middle may have pulled it down.
 """
 
 from __future__ import annotations
 
 from tiltyard import runtime
-from tiltyard.errors import ObjectNotFound, StoreError
+from tiltyard.errors import CorruptFile, StoreError
 from tiltyard.format import names
 from tiltyard.store import Store
-from tiltyard.table.versions import VersionLocation, list_versions, read_hint
+from tiltyard.table.versions import list_versions, read_hint
 
 MAX_HINT_DELAY_SECONDS = 1.0
 """A hint later than this could pull a newer one down; it is left to the next commit."""
 
-MAX_LOOK_AGE_SECONDS = 10.0
-"""A commit planned on a look at the latest version older than this looks again (boot clock, so sleep
-counts).
+MAX_UNCHECKED_SECONDS = 0.05
+"""After a write that came later than this (boot clock) the versions are listed: others may have raised the
+hint in between.
 """
+
+MAX_CORRECTIONS = 8
+"""How often a late write is checked again; each takes another pause of the process."""
 
 
 def write_hint(store: Store, version: int, created_at: float) -> None:
-    """Raise the hint to `version`. Call it holding the turnstile; `created_at` is boot-clock seconds."""
+    """Raise the hint to `version`. Call it holding the turnstile; `created_at` is boot-clock seconds.
+
+    Never fails: the hint is advice, and the version stands.
+    """
     if runtime.monotonic() - created_at > MAX_HINT_DELAY_SECONDS:
         return
-    current = read_hint(store)
-    if current is not None and current >= version:
+    try:
+        known = read_hint(store)
+        if known is not None and known >= version:
+            return
+        seen_at = created_at  # a moment at which `version` was the newest
+        for _ in range(MAX_CORRECTIONS):
+            store.write_hint(names.HINT_PATH, names.hint_body(version))
+            if runtime.monotonic() - seen_at <= MAX_UNCHECKED_SECONDS:
+                return
+            seen_at = runtime.monotonic()
+            newest = max((each.version for each in list_versions(store)), default=version)
+            if newest <= version:
+                return
+            version = newest
+    except (StoreError, CorruptFile):
         return
-    try:
-        store.write_hint(names.HINT_PATH, names.hint_body(version))
-    except StoreError:
-        return  # the hint is advice: the version stands, and readers list the directory instead
-
-
-def fell_into_hole(store: Store, made: VersionLocation, looked_at: float) -> int | None:
-    """The latest version, if the one above the version that we just made was there before it; else None.
-
-    A writer that slept while others committed and a cleanup removed those commits can win a number below the
-    latest; nobody would ever see that version.
-    """
-    hint = read_hint(store)
-    aged = runtime.monotonic() - looked_at > MAX_LOOK_AGE_SECONDS
-    if not aged and (hint is None or hint <= made.version):
-        return None
-    higher = [location for location in list_versions(store) if location.version > made.version]
-    if not higher:
-        return None
-    try:
-        ours = store.stat(made.path)
-        other = store.stat(higher[0].path)
-    except ObjectNotFound:
-        return None  # a cleanup is through with one of them: the chain was seen by others
-    # Whoever continues from our version writes its content after ours got its name. Link times alone would
-    # not do: removing a temporary name later moves them.
-    return higher[-1].version if other.mtime_ns < ours.mtime_ns else None

@@ -1,7 +1,8 @@
 """Which versions there are, and which is the latest (decision D13; table format, section 2).
 
-On a local disk the directory's modification time answers most questions with one call. The hint file is never
-believed: it is a guess, confirmed by the manifests around it and by the time of the directory.
+On a local disk the directory's modification time answers most questions with one call; else its names are
+listed. The hint file is written for other programs and never used to find a version: nothing around it can
+confirm it (docs/design/002-latest-version.md).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tiltyard.errors import CorruptFile, ObjectNotFound, StoreError, TableNotFound, VersionNotFound
+from tiltyard.errors import CorruptFile, ObjectNotFound, TableNotFound, VersionNotFound
 from tiltyard.format import names
 from tiltyard.format.names import Naming
 from tiltyard.session import Session
@@ -17,11 +18,6 @@ from tiltyard.store import Store
 
 RACY_NS = 20_000_000
 """A directory time younger than this when it was looked at may hide a later change in the same clock tick
-(ns).
-"""
-
-LINK_WINDOW_NS = 10_000_000
-"""How far a directory's time may lie from the link time of its newest manifest if nothing happened after
 (ns).
 """
 
@@ -59,8 +55,16 @@ def latest(store: Store, session: Session) -> VersionLocation:
     """
     found = latest_or_none(store, session)
     if found is None:
-        raise TableNotFound(f"no Lance table at {store.uri}: {names.VERSIONS_DIR} holds no manifest")
+        raise _no_table(store)
     return found
+
+
+def _no_table(store: Store) -> TableNotFound:
+    try:
+        store.dir_stat(names.VERSIONS_DIR)
+    except ObjectNotFound as error:  # says so, too, if the directory was removed under an open store
+        return TableNotFound(f"no Lance table at {store.uri}: {error}")
+    return TableNotFound(f"no Lance table at {store.uri}: {names.VERSIONS_DIR} holds no manifest")
 
 
 def latest_or_none(store: Store, session: Session) -> VersionLocation | None:
@@ -77,36 +81,20 @@ def latest_or_none(store: Store, session: Session) -> VersionLocation | None:
     if seen is not None and seen.directory_ns == directory_ns and seen.looked_ns - directory_ns > RACY_NS:
         return seen.location
     looked_ns = store.now_ns()
-    found = _confirmed_hint(store, directory_ns) or _greatest(store)
+    found = _greatest(store)
     if found is not None:
         session.cache.put(key, _Seen(found, directory_ns, looked_ns), LOCATION_BYTES)
     return found
 
 
-def _confirmed_hint(store: Store, directory_ns: int) -> VersionLocation | None:
-    """The version of the hint, if it can be shown that nothing was committed or removed after it."""
-    version = read_hint(store)
-    if version is None:
-        return None
-    for naming in NAMINGS:
-        path = names.manifest_path(version, naming)
-        try:
-            stat = store.stat(path)
-        except ObjectNotFound:
-            continue
-        if abs(directory_ns - stat.ctime_ns) > LINK_WINDOW_NS:
-            return None
-        if any(store.exists(names.manifest_path(version + 1, other)) for other in NAMINGS):
-            return None
-        return VersionLocation(version, path, naming)
-    return None
-
-
 def read_hint(store: Store) -> int | None:
-    """The version that the hint names; None for a hint that is absent, empty, torn or nonsense."""
+    """The version that the hint names; None for a hint that is absent, empty, torn or nonsense.
+
+    Raises StoreError when it cannot be read: what it says is then not known.
+    """
     try:
         data = store.read(names.HINT_PATH).to_pybytes()
-    except (StoreError, CorruptFile):
+    except (ObjectNotFound, CorruptFile):
         return None
     return names.parse_hint(data) if len(data) <= MAX_HINT_BYTES else None
 
@@ -121,16 +109,22 @@ def list_versions(store: Store) -> list[VersionLocation]:
 
     Raises CorruptFile when both naming schemes are in use: which version is the latest cannot be told then.
     """
-    found: list[VersionLocation] = []
-    for name in store.list_names(names.VERSIONS_DIR):
-        parsed = names.parse_manifest_name(name)
-        if parsed is not None and parsed[1] != "detached":
-            found.append(VersionLocation(parsed[0], f"{names.VERSIONS_DIR}/{name}", parsed[1]))
+    found = list_names(store)
     if len({location.naming for location in found}) > 1:
         raise CorruptFile(
             "both manifest naming schemes are used in one directory; finish the migration to V2 names first",
             path=f"{store.uri}/{names.VERSIONS_DIR}",
         )
+    return found
+
+
+def list_names(store: Store) -> list[VersionLocation]:
+    """As `list_versions`, whatever the naming schemes: a version may stand there under both."""
+    found: list[VersionLocation] = []
+    for name in store.list_names(names.VERSIONS_DIR):
+        parsed = names.parse_manifest_name(name)
+        if parsed is not None and parsed[1] != "detached":
+            found.append(VersionLocation(parsed[0], f"{names.VERSIONS_DIR}/{name}", parsed[1]))
     found.sort(key=lambda location: location.version)
     return found
 
@@ -154,6 +148,11 @@ def not_found(store: Store, version: int) -> TableNotFound | VersionNotFound:
     present = [location.version for location in list_versions(store)]
     if not present:
         return TableNotFound(f"no Lance table at {store.uri}: {names.VERSIONS_DIR} holds no manifest")
+    if 0 < version < present[0] and f"/{names.TREE_DIR}/" in store.uri:  # a branch begins where it was made
+        return VersionNotFound(
+            f"version {version} of {store.uri} is not there: it is older than the branch, or was removed by "
+            f"a cleanup; those of the branch are {ranges(present)}"
+        )
     if 0 < version < present[-1]:
         return VersionNotFound(
             f"version {version} of {store.uri} was removed by a cleanup; those left are {ranges(present)}"
