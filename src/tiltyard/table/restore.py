@@ -63,7 +63,8 @@ def _follow(snapshot: Snapshot, expected_latest: int) -> Snapshot:
         except RetryableConflict:
             base = open_latest(snapshot.store, snapshot.session)
     unseen = _between(snapshot, expected_latest, base.version + 1)
-    told = f"version {ranges(unseen)} committed since" if unseen else "which does not exist"
+    word = "version" if len(unseen) == 1 else "versions"
+    told = f"{word} {ranges(unseen)} committed since" if unseen else "which does not exist"
     raise RetryableConflict(
         f"version {snapshot.version} of {snapshot.store.uri} was not restored: the latest version was "
         f"expected to be {expected_latest} ({told}), but is {base.version}; look at what is new and restore "
