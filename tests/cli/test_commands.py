@@ -169,6 +169,13 @@ def test_what_moves_a_terminal_is_escaped() -> None:
     assert shown == ["a\\rb", "\\x1b[2Jx", "tab\\there", "\\u202eback"]
 
 
+def test_what_moves_a_terminal_is_escaped_in_errors_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["info", f"{tmp_path}/no\x1b[2J"]) == 1
+    assert "/no\\x1b[2J: there is no such directory" in capsys.readouterr().err
+
+
 def test_wide_characters_are_aligned() -> None:
     shown = text_table.lines(pa.table({"s": ["東京", "e\u0301", "abcd"], "n": [1, 2, 3]}))
     assert shown == ["s     n", "東京  1", "e\u0301     2", "abcd  3"]

@@ -66,7 +66,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _failed(message: str) -> int:
-    print(f"tiltyard: {message}", file=sys.stderr)
+    """Tell an error; what a name or a value in it could do to the terminal is escaped."""
+    from tiltyard.cli.text_table import escaped
+
+    print("tiltyard: " + "\n".join(map(escaped, message.split("\n"))), file=sys.stderr)
     return FAILED
 
 
