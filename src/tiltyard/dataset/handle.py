@@ -19,8 +19,10 @@ from tiltyard.errors import InvalidInput, InvalidUri, UnsupportedFeature
 from tiltyard.session import Session, default_session
 from tiltyard.store import open_store
 from tiltyard.table.snapshot import Snapshot, open_latest
+from tiltyard.table.versions import latest_or_none
 
 if TYPE_CHECKING:
+    from tiltyard.runtime import Lock
     from tiltyard.store import Store
 
 LATEST = "latest"
@@ -41,6 +43,7 @@ class Handle:
         read_params: Mapping[str, Any] | None = None,
     ) -> None:
         self._held = snapshot
+        self._locks: dict[int, Lock] = {}
         self._root = snapshot.store if root is None else root
         self._freshness = freshness
         self._looked = runtime.monotonic() if freshness is not None else 0.0
@@ -56,14 +59,36 @@ class Handle:
         return self._held
 
     def _look(self) -> None:
+        started = runtime.monotonic()
         newest = open_latest(self._held.store, self._held.session)
-        self._looked = runtime.monotonic()
-        if newest.version != self._held.version or newest.manifest is not self._held.manifest:
-            self._move(newest)
+        self._looked = started
+        self._move(newest)
 
     def _move(self, snapshot: Snapshot) -> None:
-        """Show another version, which is the newest one as far as we know."""
-        self._held = snapshot
+        """Show another version, which is the newest one as far as we know.
+
+        Another thread may know more by now, so that this only goes forward: whoever has read a version, or
+        made one, does not see the table step back. Where the table itself was replaced it follows.
+        """
+        while True:
+            held = self._held
+            if snapshot.version < held.version and self._stands(held):
+                return
+            with self._lock():
+                if self._held is held:
+                    self._held = snapshot
+                    return
+
+    def _stands(self, held: Snapshot) -> bool:
+        """Whether a version is one of the table as it is now, or of one before it."""
+        newest = latest_or_none(held.store, held.session)
+        return newest is not None and newest.version >= held.version
+
+    def _lock(self) -> Lock:
+        """A leaf lock of this process: one that another thread held at a fork is not the child's."""
+        process = runtime.process_id()
+        found = self._locks.get(process)
+        return self._locks.setdefault(process, runtime.leaf_lock()) if found is None else found
 
     @property
     def _store(self) -> Store:

@@ -7,9 +7,10 @@ from typing import Any
 
 from tiltyard.dataset.handle import Handle, moment_of, open_root, refuse, seconds_of, session_of
 from tiltyard.dataset.not_yet import Named
-from tiltyard.dataset.reading import ReadFace, open_reference
+from tiltyard.dataset.reading import ReadFace
 from tiltyard.dataset.writing import WriteFace
 from tiltyard.errors import InvalidInput, TableNotFound
+from tiltyard.format.names import branch_path
 from tiltyard.table.snapshot import open_snapshot
 
 
@@ -116,8 +117,8 @@ def _reopened(
 ) -> LanceDataset:
     """A handle from its pickled form: the same version, opened again in this process."""
     root = open_root(uri, storage_options)
-    first = LanceDataset._made(open_snapshot(root, session_of(None)), root=root)
-    snapshot = open_reference(root, first._held, (branch, version))
+    chain = root if branch is None else root.at(branch_path(branch))
+    snapshot = open_snapshot(chain, session_of(None), version=version)
     return LanceDataset._made(
         snapshot,
         root=root,

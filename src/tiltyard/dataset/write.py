@@ -16,6 +16,7 @@ from tiltyard.errors import (
     InvalidInput,
     RetryableConflict,
     TableAlreadyExists,
+    TableNotFound,
     TooMuchContention,
 )
 from tiltyard.format import transaction as facts
@@ -25,6 +26,7 @@ from tiltyard.format.schema import Schema
 from tiltyard.table import write as table_write
 from tiltyard.table.apply import NewTable
 from tiltyard.table.commit import commit
+from tiltyard.table.group import commit_append
 from tiltyard.table.snapshot import Snapshot, open_latest
 from tiltyard.table.write import WriteOptions, remove_files
 
@@ -142,6 +144,7 @@ class _Write:
         self._properties = properties
         self._naming = naming
         self._new_table = new_table
+        self._files_referenced = False
 
     def run(self, arrow: Any, batches: Iterator[Any], snapshot: Snapshot | None) -> Snapshot:
         schema = table_schema(arrow, self._mode, snapshot, self._options.version)
@@ -152,19 +155,35 @@ class _Write:
             try:
                 return self._commit(snapshot, fragments, schema)
             except (CommitConflict, TableAlreadyExists) as error:
-                # A definite answer: no version names the files, so that they can serve another attempt.
+                # A definite answer, so that the files can serve another attempt.
+                self._files_referenced |= error.files_referenced
                 if not self._may_replan(error):
-                    remove_files(self._store, fragments)
+                    self._give_up(fragments)
                     raise
-                snapshot = open_latest(self._store, self._session)
+                try:
+                    snapshot = open_latest(self._store, self._session)
+                except TableNotFound:
+                    if snapshot is None:  # two creators made room for each other (`table.creators`)
+                        continue
+                    self._give_up(fragments)
+                    raise
                 if self._mode == "append" and not _same_fields(schema, snapshot):
-                    remove_files(self._store, fragments)
-                    raise
-        remove_files(self._store, fragments)
+                    self._give_up(fragments)
+                    raise RetryableConflict(
+                        f"{self._store.uri} was made or replaced by another writer, with other columns or "
+                        "types than those that this append was written for; append again, and the data is "
+                        "fitted to the table that stands there now"
+                    ) from error
+        self._give_up(fragments)
         raise TooMuchContention(
             f"{self._store.uri} was made or overwritten {MAX_RACES} times while this {self._mode} was to "
             "be committed; nothing was committed, try again"
         )
+
+    def _give_up(self, fragments: list[Fragment]) -> None:
+        """Remove the files of a write that will not be committed, if no version ever named them."""
+        if not self._files_referenced:
+            remove_files(self._store, fragments)
 
     def _may_replan(self, error: Exception) -> bool:
         """Whether the same files can be committed on the version that another writer made first (case
@@ -176,31 +195,32 @@ class _Write:
 
     def _commit(self, snapshot: Snapshot | None, fragments: list[Fragment], schema: Schema) -> Snapshot:
         operation: facts.Operation
+        read_version, uuid = (0 if snapshot is None else snapshot.version), str(runtime.uuid4())
         if self._mode == "append" and snapshot is not None:
             operation = facts.Append(tuple(fragments))
-        else:
-            operation = facts.Overwrite(tuple(fragments), schema)
-        transaction = facts.Transaction(
-            0 if snapshot is None else snapshot.version, str(runtime.uuid4()), operation, self._properties
-        )
+            transaction = facts.Transaction(read_version, uuid, operation, self._properties)
+            return commit_append(self._store, transaction, session=self._session, base=snapshot)
+        operation = facts.Overwrite(tuple(fragments), schema)
         return commit(
             self._store,
-            transaction,
+            facts.Transaction(read_version, uuid, operation, self._properties),
             session=self._session,
             base=snapshot,
             # A first append must not become an overwrite of a table that appeared after our look.
-            strict=self._mode == "create" or (self._mode == "append" and snapshot is None),
+            strict=self._mode != "overwrite",
             naming=self._naming,
             new_table=self._new_table,
         )
 
 
 def _same_fields(schema: Schema, snapshot: Snapshot) -> bool:
-    """Whether files written for `schema` mean the same under the snapshot's: ids, names and types are
-    equal.
+    """Whether files written for `schema` mean the same under the snapshot's: ids, places, names and types
+    are equal.
     """
 
-    def facts_of(given: Schema) -> list[tuple[int, str, str, bool]]:
-        return [(each.id, each.name, each.logical_type, each.nullable) for each in given.walk()]
+    def facts_of(given: Schema) -> list[tuple[int, int, str, str, bool]]:
+        return [
+            (each.id, each.parent_id, each.name, each.logical_type, each.nullable) for each in given.walk()
+        ]
 
     return facts_of(schema) == facts_of(snapshot.schema)

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 from tiltyard import runtime
-from tiltyard.errors import CommitConflict, InvalidInput, OutcomeUnknown, TiltyardError
+from tiltyard.errors import CommitConflict, InvalidInput, OutcomeUnknown, TiltyardError, TooMuchContention
 from tiltyard.format.fragment import Fragment
 from tiltyard.format.operations import Append
 from tiltyard.format.transaction import Transaction
@@ -138,15 +139,27 @@ def _together(members: list[Member], current: Snapshot) -> dict[str, Snapshot | 
             base=current,
             foreign_fragments=any(member.foreign_fragments for member in members),
         )
-    except (CommitConflict, InvalidInput):
+    except TooMuchContention as error:  # the same for each alone, and it has taken all the time there was
+        return {uuid: copy(error) for uuid in uuids}
+    except (CommitConflict, InvalidInput) as error:
         # Definitely not committed, and not every member may be the reason: each for itself.
-        return {member.transaction.uuid: _answer(member) for member in members}
+        referenced = isinstance(error, CommitConflict) and error.files_referenced
+        return {member.transaction.uuid: _referenced(_answer(member), referenced) for member in members}
     except OutcomeUnknown as error:
         return {
             uuid: OutcomeUnknown(f"{error} (grouped as {whole.uuid})", uuid=uuid, version=error.version)
             for uuid in uuids
         }
+    except TiltyardError as error:  # a definite failure of the store, before anything was visible
+        return {uuid: copy(error) for uuid in uuids}
     return dict.fromkeys(uuids, made)
+
+
+def _referenced(answer: Snapshot | BaseException, referenced: bool) -> Snapshot | BaseException:
+    """The answer, which says so if files of the group must stay although the group was not committed."""
+    if referenced and isinstance(answer, CommitConflict):
+        answer.files_referenced = True
+    return answer
 
 
 def _fragments(member: Member) -> Sequence[Fragment]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tiltyard import runtime
-from tiltyard.errors import InvalidInput, StoreError
+from tiltyard.errors import ForkedHandle, InvalidInput, StoreError
 from tiltyard.file.writer import FileWriter
 from tiltyard.format.fragment import Fragment
 from tiltyard.format.names import DATA_DIR, data_file_name, data_path
@@ -104,10 +104,12 @@ class _FileSequence:
         self._done: list[Fragment] = []
         self._writer: FileWriter | None = None
         self._path = ""
+        self._process = runtime.process_id()
         self._fits: dict[Any, Fit] = {}
         self._current: Fit | None = None
 
     def add(self, batch: Any) -> None:
+        self._check_process()
         if batch.num_rows == 0:
             return
         fitted = self.fit_for(batch.schema)
@@ -167,12 +169,25 @@ class _FileSequence:
         if self._progress is not None:
             self._progress.complete(fragment)
 
+    def _check_process(self) -> None:
+        if runtime.process_id() != self._process:
+            raise ForkedHandle(
+                f"the write to {self._store.uri} was begun in process {self._process}, which goes on with "
+                f"it; its forked child {runtime.process_id()} cannot: write in the child from the beginning"
+            )
+
     def finish(self) -> list[Fragment]:
+        self._check_process()
         self._end_file()
         return self._done
 
     def discard(self) -> None:
-        """Remove what this call wrote; the error that brought us here stays the one that is raised."""
+        """Remove what this call wrote; the error that brought us here stays the one that is raised.
+
+        In a forked child nothing is removed: the files are the parent's.
+        """
+        if runtime.process_id() != self._process:
+            return
         if self._writer is not None:
             with suppress(StoreError):  # then the file is collected by age
                 self._writer.abort()
@@ -184,7 +199,10 @@ def _fragment(files: tuple[DataFile, ...], rows: int) -> Fragment:
 
 
 def remove_files(store: Store, fragments: Iterable[Fragment]) -> None:
-    """Delete data files that no commit has ever named. Failures leave waste that is collected by age."""
+    """Delete data files that no version has ever named, not even for a moment (`files_referenced`).
+
+    Failures leave waste that is collected by age.
+    """
     for fragment in fragments:
         for file in fragment.files:
             try:
