@@ -291,7 +291,11 @@ void block_fixed(In<uint8_t> in, int64_t codec, int64_t bits, int64_t width, int
     return rle_piece({data.data + 8, int64_t(values)}, {data.data + 8 + values, data.size - 8 - int64_t(values)},
                      int(bits), 0, n, o);
   }
-  require(codec == LEVEL_OUT_OF_LINE && width > 0 && width <= bits, "unknown block encoding");
+  require(codec == LEVEL_OUT_OF_LINE && width >= 0 && width <= bits, "unknown block encoding");
+  if (width == 0) {  // all are zero
+    std::memset(o, 0, size_t(n * bytes));
+    return;
+  }
   const int64_t full = n / BLOCK, tail = n % BLOCK, block = 128 * width;
   const int64_t rest = data.size - full * block;
   require(full <= data.size / block, "bit packed block cut short");

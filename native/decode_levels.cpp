@@ -13,6 +13,7 @@ namespace {
 
 constexpr int GROUP = 16;             // levels that are looked at together, one bit each
 constexpr int64_t COUNTED = 1 << 14;  // levels counted in 16 bits
+constexpr int64_t MAX_CHUNK_LEVELS = 0xFFFF;  // what the header of a chunk can say
 
 // Bit i: v[i] <= most.
 inline unsigned at_most(const uint16_t* v, uint16_t most) {
@@ -89,13 +90,15 @@ inline unsigned squeeze(unsigned bits, unsigned kept) {
 }  // namespace
 
 // A count that the bytes cannot hold would be an allocation bomb.
-void check_level_count(int64_t codec, Span in, int64_t count) {
+void check_level_count(int64_t codec, int64_t bits, Span in, int64_t count) {
   require(count >= 0, "negative number of levels");
   switch (codec) {
     case LEVEL_NONE: return;
     case LEVEL_FLAT: require(count <= in.size / 2, "levels cut short"); return;
     case LEVEL_INLINE: require(count <= BLOCK, "packed levels of more than 1024 entries"); return;
-    case LEVEL_OUT_OF_LINE: require(count <= in.size * 8, "packed levels cut short"); return;
+    case LEVEL_OUT_OF_LINE:  // of width 0: all are zero, and no byte is needed to say so
+      require(count <= (bits == 0 ? MAX_CHUNK_LEVELS : in.size * 8), "packed levels cut short");
+      return;
     case LEVEL_RLE: require(count / MAX_RUN <= in.size, "runs of levels cut short"); return;
     default: fail("unknown level encoding");
   }
@@ -103,7 +106,7 @@ void check_level_count(int64_t codec, Span in, int64_t count) {
 
 // Levels lo .. lo+n of a buffer that holds `count` of them.
 void decode_levels(int64_t codec, int64_t bits, Span in, int64_t count, int64_t lo, int64_t n, uint16_t* out) {
-  check_level_count(codec, in, count);
+  check_level_count(codec, bits, in, count);
   require(lo >= 0 && n >= 0 && lo <= count && n <= count - lo, "levels outside of their chunk");
   if (n == 0) return;
   alignas(64) uint16_t block[BLOCK];
@@ -122,7 +125,11 @@ void decode_levels(int64_t codec, int64_t bits, Span in, int64_t count, int64_t 
       return;
     }
     case LEVEL_OUT_OF_LINE: {
-      require(bits > 0 && bits <= 16, "packed levels of an impossible width");
+      require(bits >= 0 && bits <= 16, "packed levels of an impossible width");
+      if (bits == 0) {
+        std::fill(out, out + n, uint16_t(0));
+        return;
+      }
       const int64_t full = count / BLOCK, tail = count % BLOCK, size = 128 * bits;
       require(full <= in.size / size, "packed levels cut short");
       const int64_t rest = in.size - full * size;
@@ -243,7 +250,8 @@ int64_t level_bound(In<uint8_t> src, In<uint8_t> aux, In<int64_t> staged, In<uin
   int64_t total = 0;
   for (int64_t c = low; c < high; c++) {
     column.open(c, chunk);
-    check_level_count(column.page(chunk.page)[REP_CODEC], chunk.rep, chunk.levels);
+    const int64_t* p = column.page(chunk.page);
+    check_level_count(p[REP_CODEC], p[REP_BITS], chunk.rep, chunk.levels);
     total += chunk.levels;
   }
   return total;
@@ -273,7 +281,7 @@ int64_t rows(In<uint8_t> src, In<uint8_t> aux, In<int64_t> staged, In<uint8_t> s
     if (c == opened) return;
     column.open(c, chunk);
     const int64_t* p = column.page(chunk.page);
-    check_level_count(p[REP_CODEC], chunk.rep, chunk.levels);
+    check_level_count(p[REP_CODEC], p[REP_BITS], chunk.rep, chunk.levels);
     levels.rep.resize(size_t(chunk.levels));
     levels.def.resize(size_t(chunk.levels));
     read_levels(column, chunk, 0, chunk.levels, levels.rep.data(), levels.def.data());

@@ -300,7 +300,7 @@ int64_t for_pieces(const Column& column, const Segments& segments, Visit visit) 
 void unpack_block(int bits, const uint8_t* packed, int width, void* out);         // 1024 values
 uint64_t unpack_one(int bits, const uint8_t* packed, int width, int64_t index);
 void decode_levels(int64_t codec, int64_t bits, Span in, int64_t count, int64_t lo, int64_t n, uint16_t* out);
-void check_level_count(int64_t codec, Span in, int64_t count);
+void check_level_count(int64_t codec, int64_t bits, Span in, int64_t count);
 void map_levels(const Column& column, const int64_t* page, uint16_t* levels, int64_t n);
 
 void register_fixed(nb::module_& m);

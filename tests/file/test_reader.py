@@ -212,6 +212,25 @@ def test_lists_longer_than_chunks_and_runs_of_empty_ones(
     agrees(reader_of(tmp_path / "f.lance"), table)
 
 
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+@pytest.mark.parametrize(
+    "lists",
+    [
+        [None, *[list(range(10))] * 8000],
+        [list(range(33_000)), []],
+        [None if i % 10 == 0 else [i] * (5000 if i % 3 == 0 else 3) for i in range(60)],
+    ],
+    ids=["first null", "last empty", "mixed"],
+)
+def test_chunks_and_pages_of_lists_of_which_none_is_null_or_empty(
+    lists: list[Any], version: str, kernel_form: str, peer: Peer, tmp_path: Path
+) -> None:
+    # Their definition levels are all zero: packed to no bits, in no bytes.
+    table = column("lists", lists, pa.list_(pa.int32()))
+    write(peer, tmp_path / "t.lance", table, version)
+    agrees(reader_of(tmp_path / "t.lance"), table)
+
+
 def test_many_empty_lists_around_few_values(peer: Peer, tmp_path: Path) -> None:
     # case E05: a chunk's level limit; one in 10,000 lists holds something, others are empty or null
     n = 200_000

@@ -80,6 +80,23 @@ def test_blocks_of_one_width_with_either_tail(n: int, raw: bool) -> None:
 
 
 @property_test
+@given(st.integers(0, 3000), st.binary(max_size=300))
+def test_a_block_of_width_zero_holds_zeros_and_needs_no_bytes(n: int, rest: bytes) -> None:
+    data = np.frombuffer(rest, np.uint8)
+    found = both("block_levels", data, LEVEL_OUT_OF_LINE, 0, out=(np.ones(n, np.uint16),))
+    assert not found[1][0].any()
+    for bits in (8, 16, 32, 64):
+        out = np.ones(n * bits // 8, np.uint8)
+        assert not both("block_fixed", data, LEVEL_OUT_OF_LINE, bits, 0, n, out=(out,))[1][0].any()
+
+
+def test_more_levels_of_width_zero_than_a_chunk_can_hold_are_refused() -> None:
+    nothing = np.empty(0, np.uint8)
+    out = (np.zeros(1 << 16, np.uint16),)
+    assert both("block_levels", nothing, LEVEL_OUT_OF_LINE, 0, out=out) == "refused"
+
+
+@property_test
 @given(st.lists(st.tuples(st.integers(0, 65535), st.integers(1, 255)), min_size=1, max_size=30))
 def test_runs_are_expanded(runs: list[tuple[int, int]]) -> None:
     values = np.array([value for value, _ in runs], np.uint16)

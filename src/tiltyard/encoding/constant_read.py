@@ -10,6 +10,7 @@ from tiltyard.encoding.program import (
     CONSTANT,
     LEVEL_FLAT,
     LEVEL_NONE,
+    LEVEL_OUT_OF_LINE,
     VALUE_NONE,
     VALUE_SCALAR,
     P,
@@ -66,8 +67,12 @@ def place(
     if len(levels) != 2:
         raise CorruptFile(f"a constant page has {len(buffers)} buffers; expected 0 to 3")
     (row[P.REP_POS], row[P.REP_SIZE]), (row[P.DEF_POS], row[P.DEF_SIZE]) = levels
-    rep = _levels(row, P.REP_CODEC, row[P.REP_SIZE], layout.num_rep_values, raw=layout.rep is None)
-    def_ = _levels(row, P.DEF_CODEC, row[P.DEF_SIZE], layout.num_def_values, raw=layout.def_ is None)
+    rep = _levels(
+        row, P.REP_CODEC, P.REP_BITS, row[P.REP_SIZE], layout.num_rep_values, raw=layout.rep is None
+    )
+    def_ = _levels(
+        row, P.DEF_CODEC, P.DEF_BITS, row[P.DEF_SIZE], layout.num_def_values, raw=layout.def_ is None
+    )
     if rep is not None and def_ is not None and rep != def_:
         raise CorruptFile(f"a constant page of {rep} repetition and {def_} definition levels")
     count = rep if rep is not None else def_
@@ -75,7 +80,10 @@ def place(
     return scalar
 
 
-def _levels(row: list[int], codec: P, size: int, stated: int, *, raw: bool) -> int | None:
+def _levels(row: list[int], codec: P, bits: P, size: int, stated: int, *, raw: bool) -> int | None:
+    if codec is P.DEF_CODEC and row[codec] == LEVEL_OUT_OF_LINE and row[bits] == 0:
+        row[codec] = LEVEL_NONE  # all are zero, which is the default: nothing to read
+        return None
     if size == 0:
         row[codec] = LEVEL_NONE
         return None

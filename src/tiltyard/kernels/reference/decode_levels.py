@@ -30,16 +30,18 @@ from tiltyard.kernels.reference.decode_page import (
 
 U16 = npt.NDArray[np.uint16]
 MAX_RUN = 255
+MAX_CHUNK_LEVELS = 0xFFFF  # what the header of a chunk can say
 WORD = 16
 
 
-def check_level_count(codec: int, data: Bytes, count: int) -> None:
+def check_level_count(codec: int, bits: int, data: Bytes, count: int) -> None:
     """A count that the bytes cannot hold would be an allocation bomb."""
     limits = {
         LEVEL_NONE: count,
         LEVEL_FLAT: len(data) // 2,
         LEVEL_INLINE: BLOCK,
-        LEVEL_OUT_OF_LINE: len(data) * 8,
+        # Of width 0: all are zero, and no byte is needed to say so.
+        LEVEL_OUT_OF_LINE: len(data) * 8 if bits else MAX_CHUNK_LEVELS,
         LEVEL_RLE: MAX_RUN * (len(data) + 1) - 1,
     }
     require(codec in limits, "unknown level encoding")
@@ -47,7 +49,7 @@ def check_level_count(codec: int, data: Bytes, count: int) -> None:
 
 
 def _decode(codec: int, bits: int, data: Bytes, count: int) -> U16:
-    check_level_count(codec, data, count)
+    check_level_count(codec, bits, data, count)
     if count == 0:
         return np.empty(0, np.uint16)
     if codec == LEVEL_FLAT:
@@ -137,7 +139,8 @@ def level_bound(
     total = 0
     for number in range(low, high):
         chunk = column.open(number)
-        check_level_count(int(column.page(chunk.page)[P.REP_CODEC]), chunk.rep, chunk.levels)
+        p = column.page(chunk.page)
+        check_level_count(int(p[P.REP_CODEC]), int(p[P.REP_BITS]), chunk.rep, chunk.levels)
         total += chunk.levels
     return total
 

@@ -185,7 +185,9 @@ def split_runs(data: Bytes) -> tuple[Bytes, Bytes]:
 
 def packed_blocks(data: Bytes, bits: int, width: int, n: int) -> Bytes:
     """Values of blocks of one width for all, with a packed or raw tail, as bytes."""
-    require(bits in (8, 16, 32, 64) and 0 < width <= bits, "packed block of an impossible width")
+    require(bits in (8, 16, 32, 64) and 0 <= width <= bits, "packed block of an impossible width")
+    if width == 0:
+        return np.zeros(n * (bits // 8), np.uint8)
     full, tail = divmod(n, BLOCK)
     size, word = 128 * width, bits // 8
     require(full <= len(data) // size, "bit packed block cut short")
