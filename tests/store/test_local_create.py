@@ -96,6 +96,56 @@ def test_failed_sync_of_the_directory_is_unknown_and_never_tried_again(tmp_path:
         assert store.read("v/1").to_pybytes() == b"abc"  # an unknown outcome removes nothing (case O17)
 
 
+@pytest.mark.parametrize("call", ["write", "fdatasync"])
+def test_visible_name_is_never_taken_back(tmp_path: Path, call: str) -> None:
+    """Under the final name a failure comes when others may have seen the object: the outcome is open."""
+    (tmp_path / "v").mkdir()
+    with _store(tmp_path, Plan(*_refusals("exclusive creation under the final name"))) as store:
+        assert store.create("v/0", b"") is Created.WON  # from now on directly
+        plan = store._port.plan  # type: ignore[attr-defined]
+        plan.rules.append(Rule(Fault.FAIL_BEFORE, call))
+        plan.trace.clear()
+        assert store.create("v/1", b"abc") is Created.UNKNOWN
+        assert plan.calls("unlink") == 0
+        assert store.exists("v/1")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_handle_that_cannot_be_closed_does_not_change_a_durable_answer(tmp_path: Path, way: str) -> None:
+    with _store(tmp_path, Plan(*_refusals(way), Rule(Fault.FAIL_AFTER, "close", times=None))) as store:
+        assert store.create("v/1", b"abc") is Created.WON
+        assert store.create("v/1", b"abc") is Created.EXISTS
+        assert store.read("v/1").to_pybytes() == store.map("v/1").to_pybytes() == b"abc"
+        store.write_hint("v/hint", b"1")
+        with store.turnstile("v", 1.0) as ours:
+            assert ours
+
+
+def test_handle_that_cannot_be_closed_leaves_the_outcome_of_an_unsynced_creation_open(tmp_path: Path) -> None:
+    """A network file system tells a lost write at the close, if nobody asked before."""
+    (tmp_path / "v").mkdir()
+    with _store(tmp_path, Plan(Rule(Fault.FAIL_AFTER, "close")), durable=False) as store:
+        assert store.create("v/1", b"abc") is Created.UNKNOWN
+
+
+def test_after_a_failed_sync_of_a_directory_the_handle_promises_nothing_more(tmp_path: Path) -> None:
+    with _store(tmp_path, Plan()) as store:
+        assert store.create("v/0", b"") is Created.WON
+        plan = store._port.plan  # type: ignore[attr-defined]
+        plan.rules.append(Rule(Fault.FAIL_BEFORE, "fsync_dir"))
+        assert store.create("v/1", b"abc") is Created.UNKNOWN
+        plan.trace.clear()
+        assert store.create("v/2", b"abc") is Created.NOT_DONE
+        assert "open the table again" in str(store.failure("v/2"))
+        for write in (lambda: store.put("v/3", b""), lambda: store.writer("v/4").commit()):
+            with pytest.raises(StoreError, match="open the table again"):
+                write()
+        assert plan.calls("link*") + plan.calls("fsync_dir") == 0
+        assert sorted(store.list_names("v")) == ["0", "1"]
+    with _store(tmp_path, Plan()) as again:
+        assert again.create("v/2", b"abc") is Created.WON
+
+
 def test_failed_fdatasync_is_never_tried_again_on_the_same_file(tmp_path: Path) -> None:
     plan = Plan(Rule(Fault.FAIL_BEFORE, "fdatasync"))
     with _store(tmp_path, plan) as store:
