@@ -23,7 +23,7 @@ class Limits:
     """
 
     cache_bytes: int = 256 * MIB
-    map_files: int = 4096
+    map_files: int = 16384
     map_bytes: int = 256 * MIB
     arena_bytes: int = 1 * GIB
     offset_limit: int = INT32_MAX

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from tiltyard import runtime
 from tiltyard.errors import BatchTooLarge, ForkedHandle, InvalidInput
+from tiltyard.table.dictionaries import united
 from tiltyard.table.gather import is_fixed
 from tiltyard.table.plan import (
     DEFAULT_BATCH_ROWS,
@@ -43,6 +44,11 @@ if TYPE_CHECKING:
     from tiltyard.table.snapshot import Snapshot
 
 MAX_BATCH_ROWS = 1 << 31
+
+PARALLEL_UNIT_BYTES = 64 << 10
+"""Decoded bytes per fragment below which fragments are read on one thread: opening a small file is Python,
+and threads that take turns at the interpreter are slower than one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,16 +226,17 @@ class Scan:
             row_address=request.row_address,
             include_deleted=request.include_deleted,
         )
-        table = Scan(self.snapshot, inner).table()
+        table = united(Scan(self.snapshot, inner).table())
         order = np.arange(table.num_rows, dtype=np.int64)
-        keys = Scan(
+        by = Scan(
             self.snapshot,
             ScanRequest(
                 columns=[name for name, _, _ in request.order_by],
                 where=request.where,
                 fragments=request.fragments,
             ),
-        ).table()
+        )
+        keys = united(by.table())
         # Least weighty key first; each pass keeps the order of the one before.
         for name, ascending, nulls_first in reversed(request.order_by):
             column = keys[name].take(pa.array(order))
@@ -315,7 +322,8 @@ def _read_whole(reader: UnitReader, units: list[Unit], row_bytes: int) -> list[A
     """
     rows = sum(unit.rows for unit in units)
     fields = len(reader.projection.fields)
-    if not units or rows * row_bytes < reader.snapshot.session.limits.parallel_bytes:
+    nbytes = rows * row_bytes
+    if nbytes < max(reader.snapshot.session.limits.parallel_bytes, len(units) * PARALLEL_UNIT_BYTES):
         return _read_units(reader, units)
     cores = runtime.cores()
     if len(units) >= 4 * cores or not fields:
@@ -381,7 +389,7 @@ def _joined(batches: list[Any], schema: Any) -> Any:
         return batches[0]
     if not len(schema):
         return batch_of([], schema, sum(each.num_rows for each in batches))
-    table = pa.Table.from_batches(batches, schema).unify_dictionaries().combine_chunks()
+    table = united(pa.Table.from_batches(batches, schema)).combine_chunks()
     return batch_of([column.chunk(0) for column in table.columns], schema, table.num_rows)
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from tiltyard.errors import BatchTooLarge
 from tiltyard.file.together import read_together
 from tiltyard.format.fragment import Fragment
+from tiltyard.runtime.collector import collector_held_back
 from tiltyard.table.deletions import load_deletions, rows_to_read
 from tiltyard.table.fragment_columns import Part, Rows
 from tiltyard.table.gather import Gather, keep_rows
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 SMALL_ROWS = 4096  # rows of a fragment that is read together with its neighbours
 JOINED_ROWS = 1 << 16  # rows after which a shared batch takes no further fragment
+MANY_UNITS = 256  # fragments from which opening them is mostly the making of objects that stay
 
 Positions = npt.NDArray[np.int64]
 
@@ -94,6 +96,12 @@ class UnitReader:
         """
         if self._predicate is not None or not self.projection.direct or len(units) == 1:
             return [batch for unit in units for batch in self.read(unit)]
+        if len(units) < MANY_UNITS:
+            return self._read_joined(units)
+        with collector_held_back():
+            return self._read_joined(units)
+
+    def _read_joined(self, units: Sequence[Unit]) -> list[Any]:
         batches: list[Any] = []
         pending: list[tuple[Unit, FileReader, Part]] = []
         rows = 0

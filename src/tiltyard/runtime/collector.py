@@ -1,0 +1,28 @@
+"""The garbage collector, held back while many long-lived objects are made.
+
+Opening ten thousand small files makes half a million objects that all stay. The cyclic collector looks at
+them again and again as they grow in number and finds nothing: two fifths of such a scan.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def collector_held_back() -> Iterator[None]:
+    """No cyclic garbage collection in this process meanwhile, if it was on; reference counting goes on.
+
+    For work that is bounded in time and makes objects to keep. Whoever turned the collector off turns it on
+    again, so of several threads the first to end may end it for all: that costs time, nothing else.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
