@@ -10,14 +10,17 @@ import re
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from committing import append, create, deleted_rows, deleting, now, on, paths, queues, transaction
 from conflict_operations import SCHEMA, new_fragment, sets
+from tiltyard import runtime
 from tiltyard.errors import (
     IncompatibleTransaction,
     InvalidInput,
+    OutcomeUnknown,
     RetryableConflict,
     TableAlreadyExists,
     TableNotFound,
@@ -38,7 +41,7 @@ from tiltyard.format.operations import (
     UpdateConfig,
 )
 from tiltyard.session import Session
-from tiltyard.store import Store, open_store
+from tiltyard.store import Created, Store, open_store
 from tiltyard.table import hint as hints
 from tiltyard.table.commit import commit
 from tiltyard.table.versions import list_versions, read_hint
@@ -153,6 +156,25 @@ def test_stale_deletes_of_one_row_conflict_and_can_be_planned_again(store: Store
     assert on(latest, again, affected=rows).manifest.num_rows == 18
 
 
+def test_deletion_files_of_an_earlier_round_stay_while_the_transaction_names_them(store: Store) -> None:
+    """Rivals change one of our two fragments in each round: the first round's file is needed to the end."""
+    base = create(store)
+    both, rows = deleting(base, 0, 1)
+    other, more = deleting(base, 1, 1)
+    mine = Delete((*both.updated_fragments, *other.updated_fragments), (), "x")
+    rivals = [0, 1]
+
+    def publish(where: Store, version: int, path: str, data: Any) -> Created:
+        if rivals:
+            latest = now(store)
+            on(latest, deleting(latest, rivals.pop(0), 7)[0])
+        return where.create(path, data)
+
+    made = on(base, mine, affected={**rows, **more}, publish=publish)
+    assert made.version == 4
+    assert [deleted_rows(made, number).tolist() for number in (0, 1)] == [[1, 7], [1, 7]]
+
+
 def test_merged_delete_that_empties_a_fragment_removes_it(store: Store) -> None:
     base = create(store)
     mine, rows = deleting(base, 0, *range(5))
@@ -236,6 +258,55 @@ def test_strict_follows_its_base_or_fails(store: Store) -> None:
     assert now(store).version == 2
 
 
+def test_strict_commit_repeated_after_a_lost_answer_recognises_itself(store: Store) -> None:
+    base = create(store)
+    ours = transaction(Overwrite((), SCHEMA), 1)
+    faulty = FaultyStore(store, Plan(Rule(Fault.LOSE_ANSWER, "create", path="_versions/*")))
+    with pytest.raises(OutcomeUnknown):
+        commit(faulty, ours, session=Session(), base=base, strict=True)
+    append(now(store), "later")
+    assert commit(store, ours, session=Session(), base=base, strict=True).version == 2
+    assert now(store).version == 3
+
+
+@pytest.mark.parametrize("operation", [Overwrite((), SCHEMA), Restore(1)], ids=["overwrite", "restore"])
+def test_commit_without_a_read_version_repeated_after_a_lost_answer_recognises_itself(
+    store: Store, operation: Any
+) -> None:
+    create(store)
+    ours = transaction(operation)
+    faulty = FaultyStore(store, Plan(Rule(Fault.LOSE_ANSWER, "create", path="_versions/*")))
+    with pytest.raises(OutcomeUnknown):
+        commit(faulty, ours, session=Session(), base=None)
+    append(append(now(store), "a"), "b")
+    assert commit(store, ours, session=Session(), base=None).version == 2
+    assert paths(now(store)) >= {"a.lance", "b.lance"}
+
+
+def test_creation_repeated_after_a_lost_answer_recognises_itself(store: Store) -> None:
+    ours = transaction(Overwrite((new_fragment("a"),), SCHEMA))
+    faulty = FaultyStore(store, Plan(Rule(Fault.LOSE_ANSWER, "create")))
+    with pytest.raises(OutcomeUnknown):
+        commit(faulty, ours, session=Session(), base=None, strict=True)
+    append(now(store), "later")
+    assert commit(store, ours, session=Session(), base=None, strict=True).version == 1
+    assert now(store).version == 2
+
+
+def test_loser_that_cannot_read_the_winner_does_not_say_that_it_lost(store: Store) -> None:
+    """The version that stands there may be its own, of an attempt whose answer was lost."""
+
+    def publish(where: Store, version: int, path: str, data: Any) -> Created:
+        create(store)
+        assert isinstance(where, FaultyStore)
+        where.plan.rules.append(Rule(Fault.FAIL_BEFORE, "stat", path="_versions/*"))
+        return where.create(path, data)
+
+    ours = transaction(Overwrite((new_fragment("a"),), SCHEMA))
+    with pytest.raises(OutcomeUnknown, match="cannot be told"):
+        commit(FaultyStore(store, Plan()), ours, session=Session(), base=None, strict=True, publish=publish)
+
+
 # -- restore (O16) --------------------
 
 
@@ -271,6 +342,30 @@ def test_hint_only_rises_and_not_late(tmp_path: Path, monkeypatch: pytest.Monkey
     assert read_hint(store) is None
 
 
+def test_hint_written_after_a_pause_is_raised_again(tmp_path: Path) -> None:
+    """Between its look and its write others committed 3 and 4, whose hint it pulls down."""
+    store = open_store(str(tmp_path / "t"), {"durable": False})
+    base = create(store)
+    rule = Rule(Fault.PAUSE, "write_hint")
+    slow = runtime.spawn(lambda: append(base, "slow", FaultyStore(store, Plan(rule))))
+    rule.reached.wait()
+    append(append(now(store), "a"), "b")
+    store.write_hint(names.HINT_PATH, names.hint_body(4))
+    runtime.sleep(2 * hints.MAX_UNCHECKED_SECONDS)
+    rule.resume.set()
+    assert slow.join().version == 2
+    assert read_hint(store) == 4
+
+
+def test_hint_that_cannot_be_read_is_not_written(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "t"), {"durable": False})
+    base = create(store)
+    store.write_hint(names.HINT_PATH, names.hint_body(9))
+    plan = Plan(Rule(Fault.FAIL_BEFORE, "read", path=names.HINT_PATH, times=None))
+    assert append(base, "a", FaultyStore(store, plan)).version == 2
+    assert plan.calls("write_hint") == 0
+
+
 def test_no_hint_is_left_where_nobody_can_queue() -> None:
     store = open_store("memory://nobodyqueues")
     append(create(store), "a")
@@ -289,6 +384,39 @@ def test_stalled_holder_of_the_turnstile_delays_but_does_not_stop(tmp_path: Path
     with store.turnstile(names.VERSIONS_DIR, 1.0) as ours:
         assert ours
         assert append(base, "a").version == 2
+
+
+def test_only_the_first_of_many_commits_waits_for_a_stalled_turnstile(tmp_path: Path) -> None:
+    store, session = open_store(str(tmp_path / "t"), {"durable": False}), Session()
+    latest, plan = create(store), Plan()
+    with store.turnstile(names.VERSIONS_DIR, 1.0) as ours:
+        assert ours
+        for number in range(5):
+            mine = transaction(Append((new_fragment(f"a{number}"),)), latest.version)
+            latest = commit(FaultyStore(store, plan), mine, session=session, base=latest)
+    assert plan.calls("turnstile") == 1
+
+
+def test_a_lost_version_makes_a_commit_queue_again(tmp_path: Path) -> None:
+    store, session = open_store(str(tmp_path / "t"), {"durable": False}), Session()
+    base, plan, rivals = create(store), Plan(), ["a", "b"]
+
+    def publish(where: Store, version: int, path: str, data: Any) -> Created:
+        if rivals:
+            append(now(store), rivals.pop())
+        return where.create(path, data)
+
+    with store.turnstile(names.VERSIONS_DIR, 1.0) as ours:
+        assert ours
+        mine = transaction(Append((new_fragment("mine"),)), 1)
+        made = commit(FaultyStore(store, plan), mine, session=session, base=base, publish=publish)
+    assert (made.version, plan.calls("turnstile")) == (4, 3)
+
+
+def test_failing_turnstile_does_not_fail_the_commit(store: Store) -> None:
+    base = create(store)
+    plan = Plan(Rule(Fault.FAIL_BEFORE, "turnstile"))
+    assert append(base, "a", FaultyStore(store, plan)).version == 2
 
 
 # -- fragments from elsewhere (D15) --------------------
