@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tiltyard import runtime
-from tiltyard.errors import CommitConflict, RetryableConflict, TooMuchContention
+from tiltyard.errors import CommitConflict, CorruptFile, RetryableConflict, StoreError, TooMuchContention
 from tiltyard.format.transaction import Restore, Transaction
 from tiltyard.table.commit import commit
 from tiltyard.table.snapshot import open_latest
@@ -38,7 +38,11 @@ def restore(snapshot: Snapshot, *, expected_latest: int | None = None) -> Restor
     `RetryableConflict` naming their versions. Raises what a commit raises.
     """
     after = _replace(snapshot) if expected_latest is None else _follow(snapshot, expected_latest)
-    return Restored(after, snapshot.version, tuple(_between(snapshot, snapshot.version, after.version)))
+    try:
+        superseded = tuple(_between(snapshot, snapshot.version, after.version))
+    except (StoreError, CorruptFile):  # the version stands, whatever fails now: some of these may be removed
+        superseded = tuple(range(snapshot.version + 1, after.version))
+    return Restored(after, snapshot.version, superseded)
 
 
 def _replace(snapshot: Snapshot) -> Snapshot:
