@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tiltyard import runtime
-from tiltyard.errors import InvalidInput, InvalidUri, UnsupportedFeature
+from tiltyard.errors import CorruptFile, InvalidInput, InvalidUri, StoreError, UnsupportedFeature
 from tiltyard.session import Session, default_session
 from tiltyard.store import open_store
 from tiltyard.table.snapshot import Snapshot, open_latest
@@ -81,7 +81,10 @@ class Handle:
 
     def _stands(self, held: Snapshot) -> bool:
         """Whether a version is one of the table as it is now, or of one before it."""
-        newest = latest_or_none(held.store, held.session)
+        try:
+            newest = latest_or_none(held.store, held.session)
+        except (StoreError, CorruptFile):
+            return True  # not known; what was just committed must not fail here
         return newest is not None and newest.version >= held.version
 
     def _lock(self) -> Lock:
