@@ -265,6 +265,28 @@ def test_zombie_that_creates_a_table_below_a_cleaned_one_takes_its_version_back(
     assert [location.version for location in list_versions(store)] == [3]
 
 
+def test_creator_that_slept_after_its_look_takes_its_version_back(store: Store) -> None:
+    """Between finding no table and making one, others made it, wrote on, and cleaned version 1 up."""
+    slept = False
+
+    class Slow(FaultyStore):
+        def dir_stat(self, directory: str) -> int | None:
+            nonlocal slept
+            try:
+                return super().dir_stat(directory)
+            finally:
+                if not slept:
+                    slept = True
+                    append(create(store, 0), "a")
+                    time.sleep(0.02)
+                    store.delete(names.manifest_path(1))
+
+    ours = transaction(Overwrite((new_fragment("zombie"),), SCHEMA))
+    with pytest.raises(RetryableConflict, match="below version 2"):
+        commit(Slow(store, Plan()), ours, session=Session(), base=None)
+    assert [location.version for location in list_versions(store)] == [2]
+
+
 def test_version_after_ours_that_merely_survived_is_not_taken_for_a_follower(store: Store) -> None:
     base = create(store)
 

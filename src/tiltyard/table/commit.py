@@ -216,6 +216,7 @@ class _Commit:
         if base is not None and read_version in (0, base.version):
             self.transaction = replace(self.transaction, read_version=base.version)
             return base
+        self.looked_at = runtime.monotonic()
         found = latest_or_none(self.store, self.session)
         operation = self.transaction.operation
         if found is None:
@@ -351,7 +352,6 @@ class _Commit:
             bases = operation.initial_bases if isinstance(operation, Overwrite) else ()
             foreign.check_present(self.store, foreign.check_not_committed(operation, None), bases)
         version = operation.ref_version if isinstance(operation, Clone) else 1
-        self.looked_at = runtime.monotonic()
         manifest = apply(
             None,
             self.transaction,
@@ -406,7 +406,12 @@ class _Commit:
             made = self._done(manifest, location, current.manifest)
             self._leave_hint(location, our_turn)
             return made
-        landed = self._ours_at(location)
+        try:
+            landed = self._ours_at(location)
+        except OutcomeUnknown:
+            if self.strict:
+                raise
+            return None  # the next round reads that version again, with all others since ours was planned
         if landed is None and self.strict:
             raise self._strict_lost(base.version, version)
         return landed
