@@ -27,6 +27,12 @@ class InvalidInput(TiltyardError, ValueError):
     """An argument that cannot be served: wrong type, wrong value, or a contradiction."""
 
 
+class WrongType(InvalidInput, TypeError):
+    """An argument of a type that can never be served; the message names it, what is expected and what was
+    found.
+    """
+
+
 class InvalidUri(InvalidInput):
     """A location that no store of ours can open."""
 

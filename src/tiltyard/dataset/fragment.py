@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tiltyard.dataset import arguments
 from tiltyard.dataset.handle import open_root, refuse, session_of
 from tiltyard.dataset.metadata import DataFile, FragmentMetadata
 from tiltyard.dataset.not_yet import Named
@@ -41,7 +42,10 @@ class LanceFragment(Named):
         self, dataset: LanceDataset, fragment_id: int | None, *, fragment: Fragment | None = None
     ) -> None:
         if fragment is None:
-            fragment = None if fragment_id is None else dataset._held.fragment(fragment_id)
+            if not hasattr(dataset, "_held"):
+                raise arguments.wrong("dataset", "a LanceDataset", dataset)
+            id = arguments.maybe_whole("fragment_id", fragment_id)
+            fragment = None if id is None else dataset._held.fragment(id)
             if fragment is None:
                 raise InvalidInput(f"version {dataset._held.version} has no fragment {fragment_id}")
         self._ds = dataset
@@ -129,10 +133,11 @@ class LanceFragment(Named):
 
     def head(self, num_rows: int) -> Any:
         """Its first rows as a `pa.Table`."""
-        return self.scanner(limit=num_rows).to_table()
+        return self.scanner(limit=arguments.whole("num_rows", num_rows)).to_table()
 
     def take(self, indices: Any, columns: Any = None) -> Any:
         """Rows by number within the fragment (live rows count), any order, as a `pa.Table`."""
+        wanted = arguments.columns("columns", columns)
         numbers = row_numbers(indices)
         rows = self._fragment.num_rows
         if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= rows):
@@ -141,20 +146,20 @@ class LanceFragment(Named):
         position = self._snapshot.fragments.position(self._fragment.id)
         assert position is not None
         live = self._snapshot.fragments.physical_rows - self._snapshot.fragments.deleted_rows
-        return Taker(self._snapshot, columns).rows_at(numbers + int(live[:position].sum()))
+        return Taker(self._snapshot, wanted).rows_at(numbers + int(live[:position].sum()))
 
     # -- deleting --------------------------------------------------------------------------------
 
     def delete(self, predicate: str) -> FragmentMetadata | None:
         """The fragment with the rows that match deleted too, uncommitted; None when no row is left."""
-        offsets = offsets_of(self._snapshot, self._fragment, predicate)
+        offsets = offsets_of(self._snapshot, self._fragment, arguments.text("predicate", predicate))
         return self._without(offsets)
 
     def delete_rows(self, offsets: Iterable[int]) -> FragmentMetadata | None:
         """The fragment with the rows at these physical offsets deleted too, uncommitted; None when none is
         left.
         """
-        numbers = row_numbers(list(offsets))
+        numbers = row_numbers(offsets)
         if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= self.physical_rows):
             raise RowOutOfRange(
                 f"offsets {int(numbers.min())} to {int(numbers.max())} do not lie within the "
@@ -190,6 +195,8 @@ class LanceFragment(Named):
     ) -> FragmentMetadata:
         """Write all of the data as one uncommitted fragment. `max_rows_per_group` has no meaning any more."""
         refuse(use_legacy_format=use_legacy_format, namespace_client=namespace_client, table_id=table_id)
+        id = arguments.maybe_whole("fragment_id", fragment_id)
+        arguments.maybe_whole("max_rows_per_group", max_rows_per_group)
         found = write_fragments(
             data,
             dataset_uri,
@@ -204,14 +211,14 @@ class LanceFragment(Named):
         if not found:
             raise InvalidInput("the data has no rows, so that there is no fragment to make")
         assert isinstance(found, list)
-        found[0].id = 0 if fragment_id is None else fragment_id
+        found[0].id = id or 0
         return found[0]
 
 
 def file_version(asked: str | None, snapshot: Snapshot | None) -> FileVersion:
     """The version of new data files: the one asked for, else the table's, else the default."""
     if asked is not None:
-        return FileVersion.parse(asked)
+        return FileVersion.parse(arguments.text("data_storage_version", asked))
     if snapshot is not None and snapshot.manifest.data_format is not None:
         return FileVersion.parse(snapshot.manifest.data_format.version)
     return FileVersion.parse(DEFAULT_VERSION)
@@ -220,6 +227,8 @@ def file_version(asked: str | None, snapshot: Snapshot | None) -> FileVersion:
 def place_of(destination: Any, storage_options: Any, session: Any) -> tuple[Store, Session, Snapshot | None]:
     """Store, session and newest version (None: no table yet) of a URI, path or dataset."""
     if hasattr(destination, "_held"):
+        if storage_options is not None:
+            arguments.mapping("storage_options", storage_options)
         return destination._store, destination._session, open_latest(destination._store, destination._session)
     store, found = open_root(destination, storage_options), session_of(session)
     try:
@@ -270,8 +279,19 @@ def write_fragments(
         namespace_client=namespace_client,
         table_id=table_id,
     )
-    store, _, snapshot = place_of(dataset_uri, storage_options, session)
     check_mode(mode)
+    gives_transaction = arguments.flag("return_transaction", return_transaction)
+    arguments.flag("enable_stable_row_ids", enable_stable_row_ids)
+    told = None if progress is None else ToldProgress(progress)
+    check_hints(
+        max_rows_per_group=max_rows_per_group,
+        data_cache_bytes=data_cache_bytes,
+        max_page_bytes=max_page_bytes,
+    )
+    arguments.text("external_blob_mode", external_blob_mode)
+    arguments.flag("allow_external_blob_outside_bases", allow_external_blob_outside_bases)
+    rows, size = file_bounds(max_rows_per_file, max_bytes_per_file)
+    store, _, snapshot = place_of(dataset_uri, storage_options, session)
     if mode == "create" and snapshot is not None:
         raise TableAlreadyExists(f"Dataset already exists: {store.uri}; append to or overwrite it instead")
     version = file_version(data_storage_version, snapshot)
@@ -281,12 +301,12 @@ def write_fragments(
         store,
         target,
         batches,
-        table_write.WriteOptions(max_rows_per_file, max_bytes_per_file, version),
+        table_write.WriteOptions(rows, size, version),
         arrow_schema=arrow,
-        progress=None if progress is None else ToldProgress(progress),
+        progress=told,
     )
     found = [FragmentMetadata.from_fragment(each) for each in fragments]
-    if not return_transaction:
+    if not gives_transaction:
         return found
     if mode == "append" and snapshot is not None:
         return Transaction(snapshot.version, LanceOperation.Append(found))
@@ -298,8 +318,21 @@ def write_fragments(
 
 def check_mode(mode: str) -> None:
     """Raise `InvalidInput` for an unknown mode."""
-    if mode not in ("create", "append", "overwrite"):
-        raise InvalidInput(f"mode must be 'create', 'append' or 'overwrite', found {mode!r}")
+    arguments.one_of("mode", mode, "create", "append", "overwrite")
+
+
+def check_hints(**hints: Any) -> None:
+    """Raise for settings without effect that are no whole numbers."""
+    for name, value in hints.items():
+        arguments.maybe_whole(name, value)
+
+
+def file_bounds(max_rows: Any, max_bytes: Any) -> tuple[int, int]:
+    """The bounds of a data file, checked: rows and bytes."""
+    return (
+        arguments.whole("max_rows_per_file", max_rows, 1),
+        arguments.whole("max_bytes_per_file", max_bytes, 1),
+    )
 
 
 def table_arrow(mode: str, snapshot: Snapshot | None) -> Any:

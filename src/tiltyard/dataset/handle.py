@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from tiltyard import runtime
+from tiltyard.dataset import arguments
 from tiltyard.errors import CorruptFile, InvalidInput, InvalidUri, StoreError, UnsupportedFeature
 from tiltyard.session import Session, default_session
 from tiltyard.store import open_store
@@ -47,9 +48,9 @@ class Handle:
         self._root = snapshot.store if root is None else root
         self._freshness = freshness
         self._looked = runtime.monotonic() if freshness is not None else 0.0
-        self._storage_options = None if storage_options is None else dict(storage_options)
-        self._default_scan_options = None if default_scan_options is None else dict(default_scan_options)
-        self._read_params = read_params
+        self._storage_options = _options("storage_options", storage_options)
+        self._default_scan_options = _options("default_scan_options", default_scan_options)
+        self._read_params = _options("read_params", read_params)
 
     @property
     def _snapshot(self) -> Snapshot:
@@ -117,8 +118,9 @@ def open_root(uri: Any, storage_options: Mapping[str, Any] | None) -> Store:
     if isinstance(uri, os.PathLike):
         uri = os.fspath(uri)
     if not isinstance(uri, str) or not uri:
-        raise InvalidUri(f"a table's location is a path or URI, found {uri!r}")
-    return open_store(uri, storage_options)
+        raise InvalidUri(f"a table's location is a path or URI, found {arguments.shown(uri)}")
+    options = None if storage_options is None else arguments.mapping("storage_options", storage_options)
+    return open_store(arguments.text("the location", uri), options)
 
 
 def session_of(session: Any) -> Session:
@@ -126,7 +128,7 @@ def session_of(session: Any) -> Session:
     if session is None:
         return default_session()
     if not isinstance(session, Session):
-        raise InvalidInput(f"session must be a tiltyard Session, found {type(session).__name__}")
+        raise arguments.wrong("session", "a tiltyard Session", session)
     return session
 
 
@@ -134,14 +136,14 @@ def seconds_of(freshness: Any) -> float | None:
     """A freshness setting in seconds: None (never look), a number or timedelta, or 'latest' (0)."""
     if freshness is None:
         return None
-    if freshness == LATEST:
+    if isinstance(freshness, str):
+        if freshness != LATEST:
+            raise InvalidInput(
+                f"freshness must be None, a number of seconds, a timedelta or {LATEST!r}, found "
+                f"{arguments.shown(freshness)}"
+            )
         return 0.0
-    seconds = freshness.total_seconds() if isinstance(freshness, timedelta) else freshness
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or seconds < 0:
-        raise InvalidInput(
-            f"freshness must be None, a number of seconds, a timedelta or {LATEST!r}, found {freshness!r}"
-        )
-    return float(seconds)
+    return arguments.seconds("freshness", freshness)
 
 
 def moment_of(asof: Any) -> datetime:
@@ -154,12 +156,16 @@ def moment_of(asof: Any) -> datetime:
         try:
             return datetime.fromisoformat(asof)
         except ValueError as error:
-            raise InvalidInput(f"asof {asof!r} is no ISO 8601 time") from error
-    raise InvalidInput(f"asof is a datetime or ISO 8601 text, found {asof!r}")
+            raise InvalidInput(f"asof must be an ISO 8601 time, found {arguments.shown(asof)}") from error
+    raise arguments.wrong("asof", "a datetime or ISO 8601 text", asof)
 
 
-def refuse(**arguments: Any) -> None:
+def _options(name: str, value: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if value is None else arguments.mapping(name, value)
+
+
+def refuse(**given: Any) -> None:
     """Raise `UnsupportedFeature` naming the first argument that is given (not None, not False)."""
-    for name, value in arguments.items():
+    for name, value in given.items():
         if value is not None and value is not False:
             raise UnsupportedFeature(f"argument {name!r} is not supported by this version of tiltyard")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tiltyard.dataset import arguments
 from tiltyard.dataset.handle import Handle, moment_of, open_root, refuse, seconds_of, session_of
 from tiltyard.dataset.not_yet import Named
-from tiltyard.dataset.reading import ReadFace
+from tiltyard.dataset.reading import ReadFace, version_number
 from tiltyard.dataset.writing import WriteFace
 from tiltyard.errors import InvalidInput, TableNotFound
 from tiltyard.format.names import branch_path
@@ -58,6 +59,9 @@ class LanceDataset(ReadFace, WriteFace, Named):
             base_store_params=base_store_params,
         )
         seconds = seconds_of(freshness)
+        for name, given in (("default_scan_options", default_scan_options), ("read_params", read_params)):
+            if given is not None:
+                arguments.mapping(name, given)
         pinned = version is not None or asof is not None
         if pinned and seconds is not None:
             raise InvalidInput(
@@ -69,10 +73,11 @@ class LanceDataset(ReadFace, WriteFace, Named):
         found = session_of(session)
         try:
             if version is None or isinstance(version, str):
+                tag = None if version is None else arguments.text("version", version)
                 moment = None if asof is None else moment_of(asof)
-                snapshot = open_snapshot(root, found, tag=version, asof=moment)
+                snapshot = open_snapshot(root, found, tag=tag, asof=moment)
             else:
-                snapshot = open_snapshot(root, found, version=_number(version))
+                snapshot = open_snapshot(root, found, version=version_number(version))
         except TableNotFound as error:
             from tiltyard.dataset.places import table_not_found
 
@@ -126,12 +131,6 @@ def _reopened(
         storage_options=storage_options,
         default_scan_options=default_scan_options,
     )
-
-
-def _number(version: Any) -> int:
-    if isinstance(version, bool) or not hasattr(version, "__index__"):
-        raise InvalidInput(f"a version is a number or a tag, found {version!r}")
-    return int(version.__index__())
 
 
 def dataset(

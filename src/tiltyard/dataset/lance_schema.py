@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
+
+from tiltyard.dataset import arguments
 from tiltyard.format.schema import Field, Schema
 
 
@@ -63,7 +66,7 @@ class LanceSchema:
     @staticmethod
     def from_pyarrow(schema: Any) -> LanceSchema:
         """Ids in pre-order from 0. Raises what making a table of this schema raises."""
-        return LanceSchema(Schema.from_arrow(schema))
+        return LanceSchema(Schema.from_arrow(arguments.instance("schema", schema, pa.Schema)))
 
     def to_pyarrow(self) -> Any:
         """The `pa.Schema`."""
@@ -78,7 +81,7 @@ class LanceSchema:
         from tiltyard.errors import FieldNotFound
 
         try:
-            return LanceField(self.inner.field(name))
+            return LanceField(self.inner.field(arguments.text("name", name)))
         except FieldNotFound:
             return None
 

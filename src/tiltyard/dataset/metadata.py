@@ -9,9 +9,11 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from tiltyard.dataset import arguments
 from tiltyard.errors import InvalidInput, UnsupportedFeature
 from tiltyard.format import fragment as facts
 
+MIN_I32, MAX_I32 = -(1 << 31), (1 << 31) - 1
 _FILE_TYPES = {"arrow": "array", "bin": "bitmap"}
 _KINDS = {"array": "arrow", "bitmap": "bin"}
 
@@ -48,13 +50,15 @@ class DataFile:
 
     def to_fact(self) -> facts.DataFile:
         return facts.DataFile(
-            path=self.path,
-            fields=tuple(self.fields),
-            column_indices=tuple(self.column_indices or ()),
-            major=self.file_major_version,
-            minor=self.file_minor_version,
-            size=self.file_size_bytes or 0,
-            base_id=self.base_id,
+            path=arguments.text("path", self.path),
+            fields=tuple(arguments.wholes("fields", self.fields, MIN_I32, MAX_I32)),
+            column_indices=tuple(
+                arguments.wholes("column_indices", self.column_indices or (), MIN_I32, MAX_I32)
+            ),
+            major=arguments.whole("file_major_version", self.file_major_version, 0, arguments.MAX_U32),
+            minor=arguments.whole("file_minor_version", self.file_minor_version, 0, arguments.MAX_U32),
+            size=arguments.maybe_whole("file_size_bytes", self.file_size_bytes) or 0,
+            base_id=arguments.maybe_whole("base_id", self.base_id, 0, arguments.MAX_U32),
         )
 
     def _json(self) -> dict[str, Any]:
@@ -108,17 +112,12 @@ class DeletionFile:
         return cls(fact.read_version, fact.id, _FILE_TYPES[fact.kind], fact.rows, fact.base_id)
 
     def to_fact(self) -> facts.DeletionFile:
-        kind = _KINDS.get(self.file_type)
-        if kind is None:
-            raise InvalidInput(
-                f"deletion file type {self.file_type!r} is unknown; expected 'array' or 'bitmap'"
-            )
         return facts.DeletionFile(
-            kind=kind,
-            read_version=self.read_version,
-            id=self.id,
-            rows=self.num_deleted_rows,
-            base_id=self.base_id,
+            kind=_KINDS[arguments.one_of("file_type", self.file_type, *_KINDS)],
+            read_version=arguments.whole("read_version", self.read_version),
+            id=arguments.whole("id", self.id),
+            rows=arguments.whole("num_deleted_rows", self.num_deleted_rows),
+            base_id=arguments.maybe_whole("base_id", self.base_id, 0, arguments.MAX_U32),
         )
 
 
@@ -128,6 +127,8 @@ class _Sequence:
     _key = ""
 
     def __init__(self, data: bytes) -> None:
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise arguments.wrong(f"the data of {type(self).__name__}", "bytes", data)
         self.data = bytes(data)
 
     def asdict(self) -> dict[str, list[int]]:
@@ -268,11 +269,14 @@ class FragmentMetadata:
         """The fragment as a commit takes it. Raises `UnsupportedFeature` for overlays."""
         if self.overlays:
             raise UnsupportedFeature(f"fragment {self.id} has data overlays, which are not supported")
+        deletion = self.deletion_file
         return facts.Fragment(
-            id=self.id,
-            files=tuple(each.to_fact() for each in self.files),
-            deletion=None if self.deletion_file is None else self.deletion_file.to_fact(),
-            physical_rows=self.physical_rows or 0,
+            id=arguments.whole("id", self.id),
+            files=tuple(each.to_fact() for each in arguments.items("files", self.files, DataFile)),
+            deletion=None
+            if deletion is None
+            else arguments.instance("deletion_file", deletion, DeletionFile).to_fact(),
+            physical_rows=arguments.maybe_whole("physical_rows", self.physical_rows) or 0,
             row_ids=_bytes_of(self.row_id_meta),
             last_updated_versions=_bytes_of(self.last_updated_at_version_meta),
             created_versions=_bytes_of(self.created_at_version_meta),
@@ -284,7 +288,7 @@ def _dict_of(sequence: _Sequence | None) -> dict[str, list[int]] | None:
 
 
 def _bytes_of(sequence: _Sequence | None) -> bytes | None:
-    return None if sequence is None else sequence.data
+    return None if sequence is None else arguments.instance("row lineage", sequence, _Sequence).data
 
 
 def _versions(data: bytes | None) -> RowDatasetVersionMeta | None:

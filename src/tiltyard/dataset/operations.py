@@ -5,19 +5,21 @@ values.
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from tiltyard.dataset import arguments
 from tiltyard.dataset.lance_schema import LanceSchema
 from tiltyard.dataset.metadata import DataFile, FragmentMetadata
-from tiltyard.errors import InvalidInput, UnsupportedFeature
+from tiltyard.errors import UnsupportedFeature
 from tiltyard.format import transaction as facts
 from tiltyard.format.index_metadata import IndexMetadata, TypedBytes
 from tiltyard.format.schema import Schema
 
+MAX_FIELD_ID = (1 << 31) - 1
 _UPDATE_MODES = ("rewrite_rows", "rewrite_columns")
 
 
@@ -36,11 +38,8 @@ class LanceOperation:
         initial_bases: list[Any] | None = None
 
         def __post_init__(self) -> None:
-            self.fragments = _fragments(self.fragments)
-            if not isinstance(self.new_schema, (pa.Schema, LanceSchema)):
-                raise TypeError(
-                    f"new_schema must be a pyarrow or Lance schema, found {type(self.new_schema)}"
-                )
+            self.fragments = _fragments("fragments", self.fragments)
+            _check_schema("new_schema", self.new_schema)
 
     @dataclass
     class Append(BaseOperation):
@@ -49,7 +48,7 @@ class LanceOperation:
         fragments: Iterable[FragmentMetadata]
 
         def __post_init__(self) -> None:
-            self.fragments = _fragments(self.fragments)
+            self.fragments = _fragments("fragments", self.fragments)
 
     @dataclass
     class Delete(BaseOperation):
@@ -60,8 +59,9 @@ class LanceOperation:
         predicate: str
 
         def __post_init__(self) -> None:
-            self.updated_fragments = _fragments(self.updated_fragments)
-            self.deleted_fragment_ids = list(self.deleted_fragment_ids)
+            self.updated_fragments = _fragments("updated_fragments", self.updated_fragments)
+            self.deleted_fragment_ids = arguments.wholes("deleted_fragment_ids", self.deleted_fragment_ids)
+            self.predicate = arguments.text("predicate", self.predicate)
 
     @dataclass
     class Update(BaseOperation):
@@ -76,10 +76,16 @@ class LanceOperation:
         updated_fragment_offsets: dict[int, bytes] | None = None
 
         def __post_init__(self) -> None:
-            self.updated_fragments = _fragments(self.updated_fragments)
-            self.new_fragments = _fragments(self.new_fragments)
-            if self.update_mode not in ("", *_UPDATE_MODES):
-                raise InvalidInput(f"update_mode must be one of {_UPDATE_MODES}, found {self.update_mode!r}")
+            self.removed_fragment_ids = arguments.wholes("removed_fragment_ids", self.removed_fragment_ids)
+            self.updated_fragments = _fragments("updated_fragments", self.updated_fragments)
+            self.new_fragments = _fragments("new_fragments", self.new_fragments)
+            self.fields_modified = _field_ids("fields_modified", self.fields_modified)
+            self.fields_for_preserving_frag_bitmap = _field_ids(
+                "fields_for_preserving_frag_bitmap", self.fields_for_preserving_frag_bitmap
+            )
+            self.update_mode = arguments.one_of("update_mode", self.update_mode, "", *_UPDATE_MODES)
+            if self.updated_fragment_offsets is not None:
+                self.updated_fragment_offsets = _offsets(self.updated_fragment_offsets)
 
     @dataclass
     class Merge(BaseOperation):
@@ -90,7 +96,9 @@ class LanceOperation:
         preserves_nullability: bool = False
 
         def __post_init__(self) -> None:
-            self.fragments = _fragments(self.fragments)
+            self.fragments = _fragments("fragments", self.fragments)
+            _check_schema("schema", self.schema)
+            self.preserves_nullability = arguments.flag("preserves_nullability", self.preserves_nullability)
 
     @dataclass
     class Restore(BaseOperation):
@@ -98,12 +106,19 @@ class LanceOperation:
 
         version: int
 
+        def __post_init__(self) -> None:
+            self.version = arguments.whole("version", self.version)
+
     @dataclass
     class RewriteGroup:
         """Fragments and those that take their place."""
 
         old_fragments: Iterable[FragmentMetadata]
         new_fragments: Iterable[FragmentMetadata]
+
+        def __post_init__(self) -> None:
+            self.old_fragments = _fragments("old_fragments", self.old_fragments)
+            self.new_fragments = _fragments("new_fragments", self.new_fragments)
 
     @dataclass
     class RewrittenIndex:
@@ -115,6 +130,16 @@ class LanceOperation:
         new_details_value: bytes
         new_index_version: int
 
+        def __post_init__(self) -> None:
+            for name in ("old_id", "new_id", "new_details_type_url"):
+                arguments.text(name, getattr(self, name))
+            self.new_details_value = bytes(
+                arguments.instance("new_details_value", self.new_details_value, bytes)
+            )
+            self.new_index_version = arguments.whole(
+                "new_index_version", self.new_index_version, 0, arguments.MAX_U32
+            )
+
     @dataclass
     class Rewrite(BaseOperation):
         """The same rows in other fragments."""
@@ -123,8 +148,10 @@ class LanceOperation:
         rewritten_indices: Iterable[LanceOperation.RewrittenIndex]
 
         def __post_init__(self) -> None:
-            self.groups = list(self.groups)
-            self.rewritten_indices = list(self.rewritten_indices)
+            self.groups = arguments.items("groups", self.groups, LanceOperation.RewriteGroup)
+            self.rewritten_indices = arguments.items(
+                "rewritten_indices", self.rewritten_indices, LanceOperation.RewrittenIndex
+            )
 
     @dataclass
     class CreateIndex(BaseOperation):
@@ -133,6 +160,10 @@ class LanceOperation:
         new_indices: list[Any]
         removed_indices: list[Any]
 
+        def __post_init__(self) -> None:
+            self.new_indices = arguments.items("new_indices", self.new_indices, object)
+            self.removed_indices = arguments.items("removed_indices", self.removed_indices, object)
+
     @dataclass
     class DataReplacementGroup:
         """A data file that takes the place of columns of a fragment."""
@@ -140,11 +171,20 @@ class LanceOperation:
         fragment_id: int
         new_file: DataFile
 
+        def __post_init__(self) -> None:
+            self.fragment_id = arguments.whole("fragment_id", self.fragment_id)
+            arguments.instance("new_file", self.new_file, DataFile)
+
     @dataclass
     class DataReplacement(BaseOperation):
         """Replace columns of fragments by other files."""
 
         replacements: list[LanceOperation.DataReplacementGroup]
+
+        def __post_init__(self) -> None:
+            self.replacements = arguments.items(
+                "replacements", self.replacements, LanceOperation.DataReplacementGroup
+            )
 
     @dataclass
     class Project(BaseOperation):
@@ -152,6 +192,10 @@ class LanceOperation:
 
         schema: Any
         preserves_nullability: bool = False
+
+        def __post_init__(self) -> None:
+            _check_schema("schema", self.schema)
+            self.preserves_nullability = arguments.flag("preserves_nullability", self.preserves_nullability)
 
     @dataclass
     class Clone(BaseOperation):
@@ -163,12 +207,23 @@ class LanceOperation:
         ref_path: str
         branch_name: str | None = None
 
+        def __post_init__(self) -> None:
+            self.is_shallow = arguments.flag("is_shallow", self.is_shallow)
+            self.ref_name = arguments.maybe_text("ref_name", self.ref_name)
+            self.ref_version = arguments.whole("ref_version", self.ref_version)
+            self.ref_path = arguments.text("ref_path", self.ref_path)
+            self.branch_name = arguments.maybe_text("branch_name", self.branch_name)
+
     @dataclass
     class UpdateMap:
         """Changes of a map: a value of None deletes the key; `replace` empties the map first."""
 
         updates: dict[str, str | None]
         replace: bool = False
+
+        def __post_init__(self) -> None:
+            self.updates = arguments.text_updates("updates", self.updates)
+            self.replace = arguments.flag("replace", self.replace)
 
     @dataclass
     class UpdateConfig(BaseOperation):
@@ -179,6 +234,12 @@ class LanceOperation:
         schema_metadata_updates: LanceOperation.UpdateMap | None = None
         field_metadata_updates: dict[int, LanceOperation.UpdateMap] | None = None
 
+        def __post_init__(self) -> None:
+            for name in ("config_updates", "table_metadata_updates", "schema_metadata_updates"):
+                setattr(self, name, _update_map(name, getattr(self, name)))
+            if self.field_metadata_updates is not None:
+                self.field_metadata_updates = _field_updates(self.field_metadata_updates)
+
     @dataclass
     class Other(BaseOperation):
         """An operation that has no form of its own here; it can be read and committed again, not made."""
@@ -186,12 +247,57 @@ class LanceOperation:
         name: str
         fact: Any = field(repr=False)
 
+        def __post_init__(self) -> None:
+            self.name = arguments.text("name", self.name)
+            if not isinstance(self.fact, facts.Operation):
+                raise arguments.wrong("fact", "an operation that was read from a table", self.fact)
 
-def _fragments(fragments: Iterable[FragmentMetadata]) -> list[FragmentMetadata]:
-    found = list(fragments)
-    for each in found:
-        if not isinstance(each, FragmentMetadata):
-            raise TypeError(f"fragments must be FragmentMetadata, found {type(each)}")
+
+# -- checks of what callers give -----------------------------------------------------------------
+
+
+def _fragments(name: str, fragments: Any) -> list[FragmentMetadata]:
+    return arguments.items(name, fragments, FragmentMetadata)
+
+
+def _field_ids(name: str, ids: Any) -> list[int]:
+    return arguments.wholes(name, ids, 0, MAX_FIELD_ID)
+
+
+def _check_schema(name: str, schema: Any) -> None:
+    if not isinstance(schema, (pa.Schema, LanceSchema)):
+        raise arguments.wrong(name, "a LanceSchema or a pyarrow schema", schema)
+
+
+def _offsets(value: Any) -> dict[int, bytes]:
+    name = "updated_fragment_offsets"
+    if not isinstance(value, Mapping):
+        raise arguments.wrong(name, "a map from fragment ids to bitmaps", value)
+    return {
+        arguments.whole(f"a key of {name}", id): bytes(arguments.instance(f"{name}[{id}]", each, bytes))
+        for id, each in value.items()
+    }
+
+
+def _update_map(name: str, value: Any) -> LanceOperation.UpdateMap | None:
+    if value is None or isinstance(value, LanceOperation.UpdateMap):
+        if value is not None:
+            value.__post_init__()
+        return value
+    return LanceOperation.UpdateMap(arguments.text_updates(name, value))
+
+
+def _field_updates(value: Any) -> dict[int, LanceOperation.UpdateMap]:
+    name = "field_metadata_updates"
+    if not isinstance(value, Mapping):
+        raise arguments.wrong(name, "a map from field ids to updates", value)
+    found = {}
+    for id, each in value.items():
+        number = arguments.whole(f"a key of {name}", id, 0, MAX_FIELD_ID)
+        update = _update_map(f"{name}[{number}]", each)
+        if update is None:
+            raise arguments.wrong(f"{name}[{number}]", "an UpdateMap", each)
+        found[number] = update
     return found
 
 
@@ -200,23 +306,16 @@ def _fragments(fragments: Iterable[FragmentMetadata]) -> list[FragmentMetadata]:
 
 def schema_to_fact(schema: Any) -> Schema:
     """A format schema from a `LanceSchema` (ids kept) or a `pa.Schema` (numbered from 0)."""
-    if isinstance(schema, LanceSchema):
-        return schema.inner
-    if isinstance(schema, pa.Schema):
-        return Schema.from_arrow(schema)
-    raise InvalidInput(f"a schema must be a LanceSchema or a pyarrow schema, found {type(schema).__name__}")
+    _check_schema("a schema", schema)
+    return schema.inner if isinstance(schema, LanceSchema) else Schema.from_arrow(schema)
 
 
 def _facts(fragments: Iterable[FragmentMetadata]) -> Any:
     return tuple(each.to_fragment() for each in fragments)
 
 
-def _map(update: LanceOperation.UpdateMap | dict[str, Any] | None) -> facts.UpdateMap | None:
-    if update is None:
-        return None
-    if isinstance(update, dict):
-        update = LanceOperation.UpdateMap(update)
-    return facts.UpdateMap(tuple(update.updates.items()), update.replace)
+def _map(update: LanceOperation.UpdateMap | None) -> facts.UpdateMap | None:
+    return None if update is None else facts.UpdateMap(tuple(update.updates.items()), update.replace)
 
 
 def _overwrite(op: LanceOperation.Overwrite) -> facts.Operation:
@@ -238,6 +337,10 @@ def _update(op: LanceOperation.Update) -> facts.Operation:
 
 
 def _rewrite(op: LanceOperation.Rewrite) -> facts.Operation:
+    for group in op.groups:
+        group.__post_init__()
+    for index in op.rewritten_indices:
+        index.__post_init__()
     groups = tuple(
         facts.RewriteGroup(_facts(each.old_fragments), _facts(each.new_fragments)) for each in op.groups
     )
@@ -251,6 +354,14 @@ def _rewrite(op: LanceOperation.Rewrite) -> facts.Operation:
         for each in op.rewritten_indices
     )
     return facts.Rewrite(groups, rewritten)
+
+
+def _data_replacement(op: LanceOperation.DataReplacement) -> facts.Operation:
+    for each in op.replacements:
+        each.__post_init__()
+    return facts.DataReplacement(
+        tuple(facts.ReplacementFile(each.fragment_id, each.new_file.to_fact()) for each in op.replacements)
+    )
 
 
 def _create_index(op: LanceOperation.CreateIndex) -> facts.Operation:
@@ -282,9 +393,7 @@ _TO_FACT: dict[type, Callable[[Any], Any]] = {
     LanceOperation.Restore: lambda op: facts.Restore(op.version),
     LanceOperation.Rewrite: _rewrite,
     LanceOperation.CreateIndex: _create_index,
-    LanceOperation.DataReplacement: lambda op: facts.DataReplacement(
-        tuple(facts.ReplacementFile(each.fragment_id, each.new_file.to_fact()) for each in op.replacements)
-    ),
+    LanceOperation.DataReplacement: _data_replacement,
     LanceOperation.Project: lambda op: facts.Project(schema_to_fact(op.schema), op.preserves_nullability),
     LanceOperation.Clone: lambda op: facts.Clone(
         op.is_shallow, op.ref_name, op.ref_version, op.ref_path, op.branch_name
@@ -295,10 +404,13 @@ _TO_FACT: dict[type, Callable[[Any], Any]] = {
 
 
 def operation_to_fact(operation: Any) -> facts.Operation:
-    """The format's value of an operation. Raises `TypeError` for anything else."""
+    """The format's value of an operation, its members checked once more: they may have been set since it was
+    made. Raises `WrongType` for anything else.
+    """
     convert = _TO_FACT.get(type(operation))
     if convert is None:
-        raise TypeError(f"operation must be a LanceOperation, found {type(operation)}")
+        raise arguments.wrong("operation", "a LanceOperation", operation)
+    operation.__post_init__()
     found: facts.Operation = convert(operation)
     return found
 

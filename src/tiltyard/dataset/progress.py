@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from tiltyard.dataset import arguments
+
 if TYPE_CHECKING:
     from tiltyard.dataset.metadata import FragmentMetadata
     from tiltyard.format.fragment import Fragment
@@ -38,6 +40,10 @@ class ToldProgress:
     """
 
     def __init__(self, target: Any) -> None:
+        if not (callable(target) or hasattr(target, "begin") or hasattr(target, "complete")):
+            raise arguments.wrong(
+                "progress", "a FragmentWriteProgress or a function of the rows written", target
+            )
         self._target = target
         self._rows = 0
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tiltyard import runtime
+from tiltyard.dataset import arguments
 from tiltyard.dataset.fragment import LanceFragment
 from tiltyard.dataset.handle import Handle, moment_of
 from tiltyard.dataset.lance_schema import LanceSchema
@@ -32,6 +33,7 @@ NS_PER_S = 1_000_000_000
 TAKER_BYTES = 4096
 """What a kept taker is accounted as in the session's cache, beside its fragments (bytes)."""
 RECENT_TRANSACTIONS = 10
+MAX_VERSION = arguments.MAX_U64
 ColumnsArgument = Any
 
 
@@ -158,14 +160,16 @@ class ReadFace(Handle):
 
     def read_transaction(self, version: int) -> Transaction | None:
         """What produced a version; None when it was not recorded. Raises `VersionNotFound`."""
-        fact = open_snapshot(self._store, self._session, version=version).transaction()
+        number = version_number(version)
+        fact = open_snapshot(self._store, self._session, version=number).transaction()
         return None if fact is None else Transaction.from_fact(fact)
 
     def get_transactions(self, recent_transactions: int = RECENT_TRANSACTIONS) -> list[Transaction | None]:
         """What produced this version and those before it, newest first."""
+        recent = arguments.whole("recent_transactions", recent_transactions)
         found = []
         last = self._snapshot.version
-        for version in range(last, max(0, last - recent_transactions), -1):
+        for version in range(last, max(0, last - recent), -1):
             try:
                 found.append(self.read_transaction(version))
             except VersionNotFound:
@@ -200,7 +204,7 @@ class ReadFace(Handle):
 
     def head(self, num_rows: int, **options: Any) -> Any:
         """The first rows as a `pa.Table`."""
-        return self.scanner(limit=num_rows, **options).to_table()
+        return self.scanner(limit=arguments.whole("num_rows", num_rows), **options).to_table()
 
     def count_rows(self, filter: Any = None, **options: Any) -> int:
         """How many rows there are, or pass the filter."""
@@ -230,27 +234,26 @@ class ReadFace(Handle):
         self, row_ids: Any, columns: ColumnsArgument = None, *, ignore_deletions: bool = False, **options: Any
     ) -> Any:
         """Rows by `_rowid`, in the order given; ids of deleted rows are left out."""
-        if ignore_deletions:
+        if arguments.flag("ignore_deletions", ignore_deletions):
             raise InvalidInput("ignore_deletions is not supported: deleted rows have no row id")
-        row_id = bool(options.pop("with_row_id", False))
+        row_id = arguments.flag("with_row_id", options.pop("with_row_id", False))
         if options:
             raise InvalidInput(f"unknown options {sorted(options)}")
         if row_id:
-            return Taker(self._snapshot, columns, row_id=True).rows_with_ids(row_ids)
+            wanted = arguments.columns("columns", columns)
+            return Taker(self._snapshot, wanted, row_id=True).rows_with_ids(row_ids)
         return self._taker(columns).rows_with_ids(row_ids)
 
     def _taker(self, columns: ColumnsArgument) -> Taker:
         snapshot = self._snapshot
-        wanted: Any = columns
-        if columns is not None:
-            wanted = tuple(columns.items()) if hasattr(columns, "items") else tuple(columns)
-        key = (snapshot.store.identity, snapshot.location.path, "taker", wanted)
-        try:
-            found: Taker | None = snapshot.session.cache.get(key)
-        except TypeError:  # columns that are no text; making the taker says so
-            found = None
+        wanted = arguments.columns("columns", columns)
+        asked: Any = (
+            wanted if wanted is None else tuple(wanted.items() if isinstance(wanted, dict) else wanted)
+        )
+        key = (snapshot.store.identity, snapshot.location.path, "taker", asked)
+        found: Taker | None = snapshot.session.cache.get(key)
         if found is None or found.snapshot.manifest is not snapshot.manifest:
-            found = Taker(snapshot, columns)
+            found = Taker(snapshot, wanted)
             snapshot.session.cache.put(key, found, TAKER_BYTES + 64 * len(snapshot.fragments))
         return found
 
@@ -261,16 +264,21 @@ class ReadFace(Handle):
         randomized.
         """
         total = self.count_rows()
-        if not 0 <= num_rows <= total:
+        num_rows = arguments.whole("num_rows", num_rows)
+        randomize_order = arguments.flag("randomize_order", randomize_order)
+        if options:
+            raise InvalidInput(f"sample has no option {next(iter(options))!r}")
+        if num_rows > total:
             raise InvalidInput(f"cannot sample {num_rows} of {total} rows")
         chosen = runtime.random().sample(range(total), num_rows)
         if not randomize_order:
             chosen.sort()
-        return self.take(np.array(chosen, dtype=np.int64), columns, **options)
+        return self.take(np.array(chosen, dtype=np.int64), columns)
 
     def slice(self, start: int, end: int, columns: ColumnsArgument = None) -> Any:
         """Rows `start` to `end` (exclusive) as a `pa.Table`; fewer at the end of the table."""
-        if start < 0 or end < start:
+        start, end = arguments.whole("start", start), arguments.whole("end", end)
+        if end < start:
             raise InvalidInput(f"a slice needs 0 <= start <= end, found {start} and {end}")
         return self.scanner(columns, offset=start, limit=end - start).to_table()
 
@@ -286,6 +294,7 @@ class ReadFace(Handle):
     def get_fragment(self, fragment_id: int) -> LanceFragment | None:
         """The fragment of this id, None when the version has none."""
         snapshot = self._snapshot
+        fragment_id = arguments.whole("fragment_id", fragment_id)
         fragment = snapshot.fragment(fragment_id)
         if fragment is None:
             return None
@@ -320,7 +329,10 @@ def open_reference(root: Any, current: Snapshot, version: Any) -> Snapshot:
     """The snapshot that a version argument names: a number on the same branch, a tag, or (branch, number)."""
     store, session = current.store, current.session
     if isinstance(version, tuple):
-        branch, number = version
+        if len(version) != 2:
+            raise InvalidInput(f"version as a tuple must be (branch, number), found {len(version)} values")
+        branch = version[0] if version[0] is None else arguments.text("the branch of version", version[0])
+        number = None if version[1] is None else version_number(version[1])
         if branch not in (None, "main"):
             from tiltyard.format import names
 
@@ -329,10 +341,13 @@ def open_reference(root: Any, current: Snapshot, version: Any) -> Snapshot:
             store = root
         return open_snapshot(store, session, version=number)
     if isinstance(version, str):
-        return open_snapshot(root, session, tag=version)
-    if isinstance(version, bool) or not hasattr(version, "__index__"):
-        raise InvalidInput(f"a version is a number, a tag or (branch, number), found {version!r}")
-    return open_snapshot(store, session, version=int(version))
+        return open_snapshot(root, session, tag=arguments.text("version", version))
+    return open_snapshot(store, session, version=version_number(version))
+
+
+def version_number(version: Any) -> int:
+    """A version's number; 0 and those that are too great are no version, which opening them says."""
+    return arguments.whole("version", version, -MAX_VERSION, MAX_VERSION)
 
 
 def _version_dict(snapshot: Snapshot) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tiltyard.dataset import arguments
 from tiltyard.dataset.handle import refuse
 from tiltyard.dataset.not_yet import Named
 from tiltyard.errors import InvalidInput
@@ -70,6 +71,7 @@ class LanceScanner(Named):
     def head(self, num_rows: int) -> Any:
         """The first rows as a `pa.Table`."""
         limit = self._scan.request.limit
+        num_rows = arguments.whole("num_rows", num_rows)
         first = num_rows if limit is None else min(limit, num_rows)
         return Scan(self._scan.snapshot, _with(self._scan.request, limit=first)).table()
 
@@ -91,6 +93,12 @@ class LanceScanner(Named):
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def __reduce__(self) -> Any:
+        raise InvalidInput(
+            "a scanner is not pickled: send the dataset, which is, and build the scanner where it is to run; "
+            "or send the rows (to_table())"
+        )
 
 
 def _with(request: ScanRequest, **changes: Any) -> ScanRequest:
@@ -122,7 +130,7 @@ class ScannerBuilder(Named):
         """Call the method of each name in the map with its value."""
         names = {"with_row_id", "with_row_address", "columns", "filter", "limit", "offset", "batch_size"}
         names |= {"strict_batch_size", "include_deleted_rows", "order_by", *_HINTS}
-        for name, value in default_opts.items():
+        for name, value in arguments.mapping("default_opts", default_opts).items():
             if name not in names:
                 raise InvalidInput(
                     f"default scan option {name!r} is unknown; there are {', '.join(sorted(names))}"
@@ -132,63 +140,71 @@ class ScannerBuilder(Named):
 
     def columns(self, cols: ColumnsArgument = None) -> ScannerBuilder:
         """Names and dotted paths to read, or a map from result names to SQL expressions; None for all."""
-        self._columns = cols
+        self._columns = arguments.columns("columns", cols)
         return self
 
     def filter(self, filter: Any) -> ScannerBuilder:
         """What a row must satisfy: SQL text or a `pyarrow.compute.Expression`."""
+        if isinstance(filter, str):
+            arguments.text("filter", filter)
+        elif filter is not None and not hasattr(filter, "to_substrait"):
+            raise arguments.wrong("filter", "SQL text or a pyarrow expression", filter)
         self._where = filter
         return self
 
     def limit(self, n: int | None = None) -> ScannerBuilder:
         """At most so many rows."""
-        self._limit = None if n is None else _count(n, "Limit")
+        self._limit = None if n is None else arguments.whole("Limit", n)
         return self
 
     def offset(self, n: int | None = None) -> ScannerBuilder:
         """Leave out so many rows first (after the filter)."""
-        self._offset = 0 if n is None else _count(n, "Offset")
+        self._offset = 0 if n is None else arguments.whole("Offset", n)
         return self
 
     def batch_size(self, batch_size: int | None) -> ScannerBuilder:
         """At most so many rows in a batch."""
         if batch_size is not None:
-            self._batch_rows = _count(batch_size, "batch_size")
+            self._batch_rows = arguments.whole("batch_size", batch_size)
         return self
 
     def strict_batch_size(self, strict_batch_size: bool = False) -> ScannerBuilder:
         """Whether every batch but the last has exactly `batch_size` rows."""
-        self._strict = bool(strict_batch_size)
+        self._strict = arguments.flag("strict_batch_size", strict_batch_size)
         return self
 
     def with_row_id(self, with_row_id: bool = True) -> ScannerBuilder:
         """Whether the result has `_rowid`."""
-        self._row_id = bool(with_row_id)
+        self._row_id = arguments.flag("with_row_id", with_row_id)
         return self
 
     def with_row_address(self, with_row_address: bool = True) -> ScannerBuilder:
         """Whether the result has `_rowaddr`."""
-        self._row_address = bool(with_row_address)
+        self._row_address = arguments.flag("with_row_address", with_row_address)
         return self
 
     def with_fragments(self, fragments: Iterable[LanceFragment] | None) -> ScannerBuilder:
         """Only these fragments, in this order."""
         if fragments is not None:
-            self._fragments = [each.fragment_id for each in fragments]
+            from tiltyard.dataset.fragment import LanceFragment
+
+            found = arguments.items("fragments", fragments, LanceFragment)
+            self._fragments = [each.fragment_id for each in found]
         return self
 
     def include_deleted_rows(self, flag: bool) -> ScannerBuilder:
         """Whether deleted rows come too, with a null row id; needs `with_row_id`."""
-        self._include_deleted = bool(flag)
+        self._include_deleted = arguments.flag("include_deleted_rows", flag)
         return self
 
     def order_by(self, orderings: Iterable[ColumnOrdering | str] | None) -> ScannerBuilder:
         """Sort the result; a name alone means ascending, nulls last."""
-        self._order = []
-        for each in orderings or ():
-            if isinstance(each, str):
-                each = ColumnOrdering(each)
-            self._order.append((each.column_name, each.ascending, each.nulls_first))
+        if orderings is None:
+            self._order = []
+            return self
+        if isinstance(orderings, (str, Mapping)) or not isinstance(orderings, Iterable):
+            raise arguments.wrong("order_by", "a list of column names or ColumnOrdering", orderings)
+        self._order = [_ordering(f"order_by[{at}]", each) for at, each in enumerate(orderings)]
         return self
 
     # -- hints that change no result; rows always come in table order ----------------------------
@@ -308,10 +324,13 @@ _METHODS = frozenset(
 )
 
 
-def _count(value: Any, what: str) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise InvalidInput(f"{what} must be a whole number, found {value!r}")
-    number = int(value.__index__())
-    if number < 0:
-        raise InvalidInput(f"{what} must be non-negative, found {number}")
-    return number
+def _ordering(name: str, given: Any) -> tuple[str, bool, bool]:
+    if isinstance(given, str):
+        given = ColumnOrdering(given)
+    if not isinstance(given, ColumnOrdering):
+        raise arguments.wrong(name, "a column name or a ColumnOrdering", given)
+    return (
+        arguments.text(name, given.column_name),
+        arguments.flag(f"{name}.ascending", given.ascending),
+        arguments.flag(f"{name}.nulls_first", given.nulls_first),
+    )

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tiltyard.dataset import arguments
 from tiltyard.dataset.rows import looks_like_columns, refuse_unknown, table_of_columns, table_of_rows
 from tiltyard.errors import InvalidInput, SchemaMismatch
 
@@ -56,7 +57,7 @@ def read_source(data: Any, schema: Any = None, table: Any = None) -> Read:
 def _as_schema(schema: Any) -> Any:
     if hasattr(schema, "to_pyarrow"):
         return schema.to_pyarrow()
-    raise InvalidInput(f"schema must be a pyarrow.Schema, found {type(schema).__name__}")
+    raise arguments.wrong("schema", "a pyarrow.Schema", schema)
 
 
 def _read(data: Any, guide: Any) -> Read:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tiltyard.dataset import arguments
 from tiltyard.table.scan import live_rows
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class LanceStats:
 
     def dataset_stats(self, max_rows_per_group: int = SMALL_FILE_ROWS) -> dict[str, int]:
         """Deleted rows, fragments, and fragments with fewer rows than `max_rows_per_group`."""
+        max_rows_per_group = arguments.whole("max_rows_per_group", max_rows_per_group)
         fragments = self._snapshot.fragments
         return {
             "num_deleted_rows": int(fragments.deleted_rows.sum()),

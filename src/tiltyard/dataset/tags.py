@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from tiltyard.dataset import arguments
 from tiltyard.dataset.not_yet import Named
-from tiltyard.errors import InvalidInput
 from tiltyard.table import refs
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ class Tags(Named):
 
     def list_ordered(self, order: str | None = None) -> TagList:
         """All tags by version: `desc` (the default) newest first, or `asc`."""
-        if order not in (None, "asc", "desc"):
-            raise InvalidInput(f"order must be 'asc' or 'desc', found {order!r}")
+        if order is not None:
+            arguments.one_of("order", order, "asc", "desc")
         found = sorted(self.list().items(), key=lambda pair: (pair[1]["version"], pair[0]))
         return found if order == "asc" else found[::-1]
 
     def get_version(self, tag: str) -> int:
         """The version that a tag names. Raises `TagNotFound`."""
-        return refs.read_tag(self._root, tag).version
+        return refs.read_tag(self._root, arguments.text("tag", tag)).version
 
 
 def _tag_dict(tag: Tag) -> TagDict:

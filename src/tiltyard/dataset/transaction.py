@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from tiltyard import runtime
+from tiltyard.dataset import arguments
 from tiltyard.dataset.operations import LanceOperation, operation_from_fact, operation_to_fact
+from tiltyard.errors import InvalidInput
 from tiltyard.format import transaction as facts
 
 COMMIT_MESSAGE_KEY = "__lance_commit_message"
 """The property that holds a commit's message."""
+
+
+MAX_VERSION = (1 << 63) - 1
+_UUID = re.compile(r"[0-9A-Za-z_-]{1,100}")
+"""The uuid is part of a file's name."""
 
 
 def _new_uuid() -> str:
@@ -28,11 +36,13 @@ class Transaction:
 
     def to_fact(self) -> facts.Transaction:
         """As a commit takes it."""
+        if not _UUID.fullmatch(arguments.text("uuid", self.uuid)):
+            raise InvalidInput(f"uuid must be letters, digits and dashes, found {arguments.shown(self.uuid)}")
         return facts.Transaction(
-            read_version=self.read_version,
+            read_version=arguments.whole("read_version", self.read_version, 0, MAX_VERSION),
             uuid=self.uuid,
             operation=operation_to_fact(self.operation),
-            properties=dict(self.transaction_properties or {}),
+            properties=with_message(self.transaction_properties, None),
         )
 
     @classmethod
@@ -48,7 +58,8 @@ class Transaction:
 
 def with_message(properties: Any, message: str | None) -> dict[str, str]:
     """Transaction properties with the commit's message among them."""
-    merged = dict(properties or {})
+    given = None if properties is None else arguments.text_map("transaction_properties", properties)
+    merged = given or {}
     if message is not None:
-        merged[COMMIT_MESSAGE_KEY] = message
+        merged[COMMIT_MESSAGE_KEY] = arguments.text("commit_message", message)
     return merged

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tiltyard import runtime
-from tiltyard.dataset.fragment import check_mode, file_version, place_of, table_arrow, table_schema
+from tiltyard.dataset import arguments
+from tiltyard.dataset.fragment import (
+    check_hints,
+    check_mode,
+    file_bounds,
+    file_version,
+    place_of,
+    table_arrow,
+    table_schema,
+)
 from tiltyard.dataset.handle import refuse
 from tiltyard.dataset.progress import ToldProgress
 from tiltyard.dataset.source import read_source
@@ -14,9 +23,11 @@ from tiltyard.dataset.transaction import with_message
 from tiltyard.errors import (
     CommitConflict,
     InvalidInput,
+    OutcomeUnknown,
     RetryableConflict,
     TableAlreadyExists,
     TableNotFound,
+    TiltyardError,
     TooMuchContention,
 )
 from tiltyard.format import transaction as facts
@@ -100,6 +111,18 @@ def write_dataset(
     check_mode(mode)
     if uri is None:
         raise InvalidInput("uri says where to write the table")
+    check_hints(
+        max_rows_per_group=max_rows_per_group,
+        data_cache_bytes=data_cache_bytes,
+        max_page_bytes=max_page_bytes,
+    )
+    arguments.text("external_blob_mode", external_blob_mode)
+    arguments.flag("allow_external_blob_outside_bases", allow_external_blob_outside_bases)
+    naming: Naming = "V2" if arguments.flag("enable_v2_manifest_paths", enable_v2_manifest_paths) else "V1"
+    stable_row_ids = arguments.flag("enable_stable_row_ids", enable_stable_row_ids)
+    told = None if progress is None else ToldProgress(progress)
+    properties = with_message(transaction_properties, commit_message)
+    rows, size = file_bounds(max_rows_per_file, max_bytes_per_file)
     store, found, snapshot = place_of(uri, storage_options, session)
     if mode == "create" and snapshot is not None:
         raise TableAlreadyExists(f"Dataset already exists: {store.uri}; append to or overwrite it instead")
@@ -108,11 +131,11 @@ def write_dataset(
         store,
         found,
         mode,
-        WriteOptions(max_rows_per_file, max_bytes_per_file, version),
-        None if progress is None else ToldProgress(progress),
-        with_message(transaction_properties, commit_message),
-        "V2" if enable_v2_manifest_paths else "V1",
-        NewTable(data_version=version.value, stable_row_ids=enable_stable_row_ids),
+        WriteOptions(rows, size, version),
+        told,
+        properties,
+        naming,
+        NewTable(data_version=version.value, stable_row_ids=stable_row_ids),
     )
     arrow, batches = read_source(data_obj, schema, table_arrow(mode, snapshot))
     after = write.run(arrow, batches, snapshot)
@@ -151,6 +174,17 @@ class _Write:
         fragments = table_write.write_fragments(
             self._store, schema, batches, self._options, arrow_schema=arrow, progress=self._progress
         )
+        try:
+            return self._committed(snapshot, fragments, schema)
+        except OutcomeUnknown:
+            raise  # a version may name the files
+        except TiltyardError:
+            if not self._files_referenced:
+                remove_files(self._store, fragments)
+            raise
+
+    def _committed(self, snapshot: Snapshot | None, fragments: list[Fragment], schema: Schema) -> Snapshot:
+        """Commit the files, on the versions that others make meanwhile too."""
         for _ in range(MAX_RACES):
             try:
                 return self._commit(snapshot, fragments, schema)
@@ -158,32 +192,23 @@ class _Write:
                 # A definite answer, so that the files can serve another attempt.
                 self._files_referenced |= error.files_referenced
                 if not self._may_replan(error):
-                    self._give_up(fragments)
                     raise
                 try:
                     snapshot = open_latest(self._store, self._session)
                 except TableNotFound:
                     if snapshot is None:  # two creators made room for each other (`table.creators`)
                         continue
-                    self._give_up(fragments)
                     raise
                 if self._mode == "append" and not _same_fields(schema, snapshot):
-                    self._give_up(fragments)
                     raise RetryableConflict(
                         f"{self._store.uri} was made or replaced by another writer, with other columns or "
                         "types than those that this append was written for; append again, and the data is "
                         "fitted to the table that stands there now"
                     ) from error
-        self._give_up(fragments)
         raise TooMuchContention(
             f"{self._store.uri} was made or overwritten {MAX_RACES} times while this {self._mode} was to "
             "be committed; nothing was committed, try again"
         )
-
-    def _give_up(self, fragments: list[Fragment]) -> None:
-        """Remove the files of a write that will not be committed, if no version ever named them."""
-        if not self._files_referenced:
-            remove_files(self._store, fragments)
 
     def _may_replan(self, error: Exception) -> bool:
         """Whether the same files can be committed on the version that another writer made first (case

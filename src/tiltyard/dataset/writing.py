@@ -7,9 +7,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from tiltyard import runtime
+from tiltyard.dataset import arguments
 from tiltyard.dataset.handle import Handle, open_root, refuse, session_of
 from tiltyard.dataset.operations import LanceOperation, operation_to_fact
-from tiltyard.dataset.transaction import Transaction, with_message
+from tiltyard.dataset.transaction import MAX_VERSION, Transaction, with_message
 from tiltyard.errors import InvalidInput, TableNotFound, UnsupportedFeature
 from tiltyard.format import transaction as facts
 from tiltyard.table import commit as table_commit
@@ -34,21 +35,25 @@ class WriteFace(Handle):
         predicate: str,
         *,
         conflict_retries: int = CONFLICT_RETRIES,
-        retry_timeout: timedelta = timedelta(seconds=RETRY_SECONDS),
+        retry_timeout: timedelta | float = RETRY_SECONDS,
     ) -> dict[str, int]:
         """Delete the rows for which `predicate` (SQL) is true, decided on the newest version whatever this
         handle shows. Gives `{"num_deleted_rows": n}`.
+
+        A conflict with another writer on the same rows decides anew, at most `conflict_retries` times and
+        until `retry_timeout` (seconds, or a `timedelta`) is over; then raises `TooMuchContention`.
         """
-        if not isinstance(predicate, str):
+        if hasattr(predicate, "to_substrait"):
             raise UnsupportedFeature(
-                f"a predicate of type {type(predicate).__name__} is not supported; write it as SQL text"
+                "an Arrow expression as predicate is not supported; write it as SQL text"
             )
+        arguments.text("predicate", predicate)
         done = delete(
             self._store,
             self._session,
             predicate,
-            conflict_retries=conflict_retries,
-            retry_seconds=retry_timeout.total_seconds(),
+            conflict_retries=arguments.whole("conflict_retries", conflict_retries),
+            retry_seconds=arguments.seconds("retry_timeout", retry_timeout),
         )
         self._move(done.snapshot)
         return {"num_deleted_rows": done.rows}
@@ -65,7 +70,8 @@ class WriteFace(Handle):
         nothing happens unless that is the newest version: raises `RetryableConflict` naming what others
         committed.
         """
-        done = restore(self._held, expected_latest=expected_latest)
+        expected = arguments.maybe_whole("expected_latest", expected_latest)
+        done = restore(self._held, expected_latest=expected)
         self._move(done.snapshot)
         return {
             "version": done.snapshot.version,
@@ -89,7 +95,7 @@ class WriteFace(Handle):
 
     def delete_config_keys(self, keys: Iterable[str]) -> None:
         """Delete config values."""
-        self._update(config_updates=_map(dict.fromkeys(keys), False))
+        self._update(config_updates=_map(dict.fromkeys(arguments.texts("keys", keys)), False))
 
     def update_metadata(self, values: MapUpdates, *, replace: bool = False) -> dict[str, str]:
         """Set the table's own metadata (None deletes the key); gives the metadata after."""
@@ -110,12 +116,15 @@ class WriteFace(Handle):
     ) -> None:
         """Set metadata of fields, named by path (None deletes the key)."""
         schema = self._snapshot.schema
-        by_id = {schema.field(path).id: _map(values, replace) for path, values in field_updates.items()}
+        by_id = {
+            schema.field(path).id: _map(values, replace, f"field_updates[{path!r}]")
+            for path, values in arguments.mapping("field_updates", field_updates).items()
+        }
         self._update(field_metadata_updates=by_id)
 
     def replace_field_metadata(self, field_name: str, new_metadata: Mapping[str, str]) -> None:
         """Put this metadata in the place of a field's."""
-        self.update_field_metadata({field_name: new_metadata}, replace=True)
+        self.update_field_metadata({arguments.text("field_name", field_name): new_metadata}, replace=True)
 
     def _update(self, **updates: Any) -> Snapshot:
         return self._commit_now(facts.UpdateConfig(**updates))
@@ -148,7 +157,7 @@ class WriteFace(Handle):
         table_id: Any = None,
         namespace_client_managed_versioning: bool = False,
         base_store_params: Any = None,
-        commit_timeout: timedelta | None = COMMIT_TIMEOUT,
+        commit_timeout: timedelta | float | None = COMMIT_TIMEOUT,
         session: Any = None,
     ) -> Self:
         """Commit an operation on fragments that were written before, and give a handle of the new version.
@@ -169,6 +178,14 @@ class WriteFace(Handle):
             namespace_client_managed_versioning=namespace_client_managed_versioning,
             base_store_params=base_store_params,
         )
+        if storage_options is not None:
+            arguments.mapping("storage_options", storage_options)
+        retries = arguments.whole("max_retries", max_retries)
+        span = arguments.seconds(
+            "commit_timeout", COMMIT_TIMEOUT if commit_timeout is None else commit_timeout
+        )
+        old_names = arguments.maybe_flag("enable_v2_manifest_paths", enable_v2_manifest_paths) is False
+        stable_row_ids = bool(arguments.maybe_flag("enable_stable_row_ids", enable_stable_row_ids))
         store, found = _place(base_uri, storage_options, session)
         transaction = _raw_transaction(operation, read_version, commit_message)
         fact = transaction.to_fact()
@@ -177,14 +194,12 @@ class WriteFace(Handle):
             fact,
             session=found,
             base=None,
-            strict=max_retries == 0 and isinstance(fact.operation, facts.Overwrite),
-            max_retries=max_retries,
-            timeout=(commit_timeout or COMMIT_TIMEOUT).total_seconds(),
-            naming="V1" if enable_v2_manifest_paths is False else "V2",
+            strict=retries == 0 and isinstance(fact.operation, facts.Overwrite),
+            max_retries=retries,
+            timeout=span,
+            naming="V1" if old_names else "V2",
             foreign_fragments=True,
-            new_table=NewTable(
-                data_version=_data_version(fact.operation), stable_row_ids=bool(enable_stable_row_ids)
-            ),
+            new_table=NewTable(data_version=_data_version(fact.operation), stable_row_ids=stable_row_ids),
         )
         options = getattr(base_uri, "_storage_options", storage_options)
         return cls._made(after, storage_options=options)  # type: ignore[attr-defined]
@@ -200,9 +215,10 @@ class WriteFace(Handle):
         detached: bool | None = False,
         max_retries: int = table_commit.MAX_RETRIES,
         base_store_params: Any = None,
-        commit_timeout: timedelta | None = COMMIT_TIMEOUT,
+        commit_timeout: timedelta | float | None = COMMIT_TIMEOUT,
     ) -> dict[str, Any]:
         """Commit several appends as one version. Gives the dataset and the merged transaction."""
+        transactions = arguments.items("transactions", transactions, Transaction)
         if not transactions:
             raise InvalidInput("there are no transactions to commit")
         fragments = []
@@ -233,6 +249,7 @@ class WriteFace(Handle):
         """Delete a table with all its versions and files. Raises `TableNotFound` unless
         `ignore_not_found`.
         """
+        ignore_not_found = arguments.maybe_flag("ignore_not_found", ignore_not_found)
         store = open_root(base_uri, storage_options)
         if latest_or_none(store, session_of(None)) is None:
             if ignore_not_found:
@@ -248,6 +265,7 @@ def _place(destination: Any, storage_options: Any, session: Any) -> tuple[Any, A
 
 
 def _raw_transaction(operation: Any, read_version: int | None, message: str | None) -> Transaction:
+    read_version = arguments.maybe_whole("read_version", read_version, 0, MAX_VERSION)
     if isinstance(operation, Transaction):
         if read_version is not None and read_version != operation.read_version:
             raise InvalidInput(
@@ -255,7 +273,7 @@ def _raw_transaction(operation: Any, read_version: int | None, message: str | No
             )
         properties = with_message(operation.transaction_properties, message)
         return Transaction(operation.read_version, operation.operation, operation.uuid, properties)
-    operation_to_fact(operation)  # raises TypeError for what is no operation
+    operation_to_fact(operation)  # refuses what is no operation
     if read_version is None:
         if not isinstance(operation, (LanceOperation.Overwrite, LanceOperation.Restore)):
             raise InvalidInput("read_version is required for all operations except Overwrite and Restore")
@@ -263,11 +281,9 @@ def _raw_transaction(operation: Any, read_version: int | None, message: str | No
     return Transaction(read_version, operation, transaction_properties=with_message(None, message))
 
 
-def _map(values: MapUpdates, replace: bool) -> facts.UpdateMap:
-    for key, value in values.items():
-        if not isinstance(key, str) or not (value is None or isinstance(value, str)):
-            raise InvalidInput(f"keys and values must be text, found {key!r}: {value!r}")
-    return facts.UpdateMap(tuple(values.items()), replace)
+def _map(values: MapUpdates, replace: bool, name: str = "values") -> facts.UpdateMap:
+    updates = arguments.text_updates(name, values)
+    return facts.UpdateMap(tuple(updates.items()), arguments.flag("replace", replace))
 
 
 def _data_version(operation: facts.Operation) -> str:
