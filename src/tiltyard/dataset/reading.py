@@ -33,6 +33,7 @@ NS_PER_S = 1_000_000_000
 TAKER_BYTES = 4096
 """What a kept taker is accounted as in the session's cache, beside its fragments (bytes)."""
 RECENT_TRANSACTIONS = 10
+MAX_ROWS = (1 << 63) - 1
 MAX_VERSION = arguments.MAX_U64
 ColumnsArgument = Any
 
@@ -227,7 +228,7 @@ class ReadFace(Handle):
         pruned struct. Raises `RowOutOfRange`.
         """
         if isinstance(indices, slice):
-            indices = range(*indices.indices(self.count_rows()))
+            indices = range(*_slice(indices).indices(self.count_rows()))
         return self._taker(columns).rows_at(indices)
 
     def _take_rows(
@@ -348,6 +349,18 @@ def open_reference(root: Any, current: Snapshot, version: Any) -> Snapshot:
 def version_number(version: Any) -> int:
     """A version's number; 0 and those that are too great are no version, which opening them says."""
     return arguments.whole("version", version, -MAX_VERSION, MAX_VERSION)
+
+
+def _slice(given: slice) -> slice:
+    """A slice of whole numbers."""
+    parts = []
+    for name in ("start", "stop", "step"):
+        value = getattr(given, name)
+        number = arguments.maybe_whole(f"the slice's {name}", value, -MAX_ROWS, MAX_ROWS)
+        if name == "step" and number == 0:
+            raise InvalidInput("the slice's step must not be zero")
+        parts.append(number)
+    return slice(*parts)
 
 
 def _version_dict(snapshot: Snapshot) -> dict[str, Any]:

@@ -7,12 +7,13 @@ it does not have are refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import types
 
+from tiltyard.dataset import arguments
 from tiltyard.errors import InvalidInput, SchemaMismatch, nearest
 
 JSON_NAMES = (b"arrow.json", b"lance.json")
@@ -43,6 +44,10 @@ def table_of_columns(data: Mapping[Any, Any], guide: Any = None) -> Any:
     """
     refuse_unknown(data, guide)
     for key, values in data.items():
+        if isinstance(values, Set):
+            raise InvalidInput(
+                f"the values of column {key!r} are a {type(values).__name__}, which has no order"
+            )
         if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, (Iterable, pa.Array)):
             raise InvalidInput(
                 f"column {key!r} is the single value {_shown(values)}; give a list with a value for each "
@@ -65,6 +70,7 @@ def refuse_unknown(names: Iterable[Any], guide: Any) -> None:
     for name in names:
         if not isinstance(name, str):
             raise InvalidInput(f"a column is named by text, found {name!r} of type {type(name).__name__}")
+        arguments.text("a column's name", name)
     if guide is None:
         return
     unknown = [name for name in names if guide.get_field_index(name) < 0]

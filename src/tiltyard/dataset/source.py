@@ -31,6 +31,8 @@ ACCEPTED = (
 
 _TABULAR = ("__arrow_c_stream__", "__arrow_c_array__", "to_batches")
 
+_NOTHING = object()
+
 Read = tuple[Any, Iterator[Any]]
 
 
@@ -46,7 +48,10 @@ def read_source(data: Any, schema: Any = None, table: Any = None) -> Read:
         schema = _as_schema(schema)
     guide = table if schema is None else schema
     found, batches = _read(data, guide)
+    batches = _only_batches(batches)
     if schema is None:
+        if table is not None:
+            _refuse_gaps(data, found, table)
         return found, batches
     refuse_unknown(found.names, schema)
     if found.equals(schema, check_metadata=True):
@@ -66,7 +71,7 @@ def _read(data: Any, guide: Any) -> Read:
     if isinstance(data, pa.RecordBatch):
         return data.schema, iter([data])
     if isinstance(data, pa.RecordBatchReader):
-        return data.schema, iter(data)
+        return data.schema, _from_reader(data)
     if isinstance(data, Mapping):
         return _read(table_of_columns(data, guide), guide)
     _refuse_no_table(data)
@@ -74,13 +79,16 @@ def _read(data: Any, guide: Any) -> Read:
     if frame is not None:
         return frame.schema, iter(frame.to_batches())
     if hasattr(data, "to_batches") and hasattr(data, "projected_schema"):
-        return data.projected_schema, iter(data.to_batches())  # a scanner, Arrow's or ours
+        return _from_batches(data, data.projected_schema)  # a scanner, Arrow's or ours
     if hasattr(data, "to_batches") and isinstance(getattr(data, "schema", None), pa.Schema):
-        return data.schema, iter(data.to_batches())  # a dataset, Arrow's or ours
+        return _from_batches(data, data.schema)  # a dataset, Arrow's or ours
     if hasattr(data, "__arrow_c_stream__"):
         return _stream(data)
     if hasattr(data, "__arrow_c_array__"):
-        batch = pa.record_batch(data)
+        try:
+            batch = pa.record_batch(data)
+        except (pa.ArrowInvalid, TypeError, ValueError) as error:
+            raise InvalidInput(f"the Arrow array of this {type(data).__name__} has no columns") from error
         return batch.schema, iter([batch])
     if isinstance(data, list) and data and all(isinstance(each, Mapping) for each in data):
         return _read(table_of_rows(data, guide), guide)
@@ -111,11 +119,32 @@ def _refuse_no_table(data: Any) -> None:
 def _stream(data: Any) -> Read:
     try:
         reader = pa.RecordBatchReader.from_stream(data)
-    except (pa.ArrowInvalid, TypeError) as error:
+    except (pa.ArrowInvalid, TypeError, ValueError) as error:
         raise InvalidInput(
             f"the Arrow stream of this {type(data).__name__} has no columns; {ACCEPTED}"
         ) from error
-    return reader.schema, iter(reader)
+    return reader.schema, _from_reader(reader)
+
+
+def _from_reader(reader: Any) -> Iterator[Any]:
+    try:
+        yield from reader
+    except pa.ArrowTypeError as error:  # what the generator behind the reader raises comes through as it is
+        raise InvalidInput(f"the reader gives something that is no record batch: {error}") from error
+
+
+def _from_batches(data: Any, schema: Any) -> Read:
+    batches = data.to_batches()
+    if not isinstance(schema, pa.Schema) or not isinstance(batches, Iterable):
+        raise InvalidInput(f"to_batches() of this {type(data).__name__} gives no record batches; {ACCEPTED}")
+    return schema, iter(batches)
+
+
+def _only_batches(batches: Iterator[Any]) -> Iterator[Any]:
+    for batch in batches:
+        if not isinstance(batch, pa.RecordBatch):
+            raise arguments.wrong("each part of the data", "a record batch", batch)
+        yield batch
 
 
 def _frame(data: Any) -> Any:
@@ -143,15 +172,31 @@ def _from_pandas(frame: Any) -> Any:
             frame = frame.reset_index(level=unnamed, drop=True)
     try:
         return pa.Table.from_pandas(frame, preserve_index=keeps)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
+    except (pa.ArrowException, TypeError, ValueError) as error:
         raise InvalidInput(f"the frame cannot be brought to Arrow: {error}") from error
+
+
+def _refuse_gaps(data: Any, found: Any, table: Any) -> None:
+    """Name what to do where pandas made floats of a column of whole numbers with gaps."""
+    pandas: Any = sys.modules.get("pandas")
+    if pandas is None or not isinstance(data, getattr(pandas, "DataFrame", ())):
+        return
+    for field in found:
+        at = table.get_field_index(field.name)
+        if at < 0 or not pa.types.is_floating(field.type) or not pa.types.is_integer(table.field(at).type):
+            continue
+        raise SchemaMismatch(
+            f"column {field.name!r} has type {table.field(at).type}, the data has {field.type}. pandas turns "
+            f"whole numbers with gaps into floats: give frame.astype({{{field.name!r}: 'Int64'}}) or pass "
+            "schema="
+        )
 
 
 def _iterable(data: Iterable[Any], guide: Any) -> Read:
     """Batches, tables or dicts one after another; the first one shows what they are."""
     parts = iter(data)
-    first = next(parts, None)
-    if first is None:
+    first = next(parts, _NOTHING)
+    if first is _NOTHING:
         if guide is None:
             raise InvalidInput("the data is empty and has no schema; pass schema=")
         return guide, iter(())

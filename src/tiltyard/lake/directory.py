@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tiltyard.dataset import arguments
 from tiltyard.dataset.handle import open_root
 from tiltyard.dataset.places import SUFFIX, tables_in
 from tiltyard.errors import InvalidInput, TableNotFound, nearest
@@ -30,6 +31,7 @@ class Directory:
         """Where the table of this name is. Raises `InvalidInput` for a name that is no plain file name."""
         if not isinstance(name, str) or not name or "/" in name or "\\" in name or name.startswith("."):
             raise InvalidInput(f"a table's name is a plain name, found {name!r}")
+        arguments.text("a table's name", name)
         if name.endswith(SUFFIX):
             raise InvalidInput(
                 f"a table's name has no suffix here: give {name.removesuffix(SUFFIX)!r} instead of {name!r}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tiltyard.dataset import LanceDataset, write_dataset
+from tiltyard.dataset import LanceDataset, arguments, write_dataset
 from tiltyard.dataset.handle import LATEST, seconds_of
 from tiltyard.errors import InvalidInput, TableAlreadyExists, TiltyardError
 
@@ -245,6 +245,8 @@ class Table:
         given = [each for each in (version, tag, asof) if each is not None]
         if len(given) != 1:
             raise InvalidInput("give one of version, tag and asof")
+        arguments.maybe_text("tag", tag)
+        arguments.maybe_whole("version", version)
         if asof is not None:
             ds = self._ds.checkout_asof(asof)
         else:
@@ -294,6 +296,7 @@ def create_table(
     `enable_stable_row_ids` hold for the table's life. Raises `TableAlreadyExists`; with `exist_ok` the
     table that is there is opened instead, whatever its schema.
     """
+    exist_ok = arguments.flag("exist_ok", exist_ok)
     options = _given(
         {
             "schema": schema,
