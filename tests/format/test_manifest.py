@@ -264,13 +264,13 @@ def test_a_damaged_fragment_names_the_file_when_it_is_met() -> None:
     data = encoded(a_manifest())
     message = message_of(data)
     message.fragments[1].deletion_file.file_type = 7
-    message.fragments[0].id = 2**40
+    message.fragments[0].files[0].path = "../elsewhere.lance"
     body = message.SerializeToString()
     position = int.from_bytes(data[-16:-8], "little")
     fragments = decoded(data[:position] + len(body).to_bytes(4, "little") + body + data[-16:])[0].fragments
     with pytest.raises(CorruptFile, match=r"m\.manifest: fragment 1 has a deletion file of unknown type 7"):
         fragments[1]
-    with pytest.raises(CorruptFile, match=r"m\.manifest: fragment id .* 32 bits"):
+    with pytest.raises(CorruptFile, match=r"m\.manifest: fragment 0 names the data file '\.\./elsewhere"):
         fragments[0]
 
 

@@ -8,6 +8,7 @@ import pytest
 from tiltyard.errors import CorruptFile
 from tiltyard.format.fragment import DataFile
 from tiltyard.format.schema import Schema
+from tiltyard.session import Session
 from tiltyard.table.fragment_columns import complete, layout_of, zip_arrays
 
 SCHEMA = Schema.from_arrow(
@@ -67,7 +68,9 @@ def test_items_of_lists_are_zipped(make) -> None:
     both.validate(full=True)
     expected = [[{"a": 1, "b": 1}, {"a": 2, "b": 2}], None, [{"a": 5, "b": 5}, {"a": 6, "b": 6}]]
     assert both.to_pylist() == expected
-    wider = complete(both, make(pa.struct([("n", pa.string()), ("b", pa.int8()), ("a", pa.int8())])))
+    wider = complete(
+        Session(), both, make(pa.struct([("n", pa.string()), ("b", pa.int8()), ("a", pa.int8())]))
+    )
     wider.validate(full=True)
     assert wider.to_pylist()[2] == [{"n": None, "b": 5, "a": 5}, {"n": None, "b": 6, "a": 6}]
 

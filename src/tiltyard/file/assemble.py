@@ -17,6 +17,7 @@ from pyarrow import types
 
 from tiltyard.encoding.levels import unravel
 from tiltyard.errors import CorruptFile, UnsupportedFeature
+from tiltyard.file.nulls import null_array
 from tiltyard.file.values import Leaf, LeafReader
 from tiltyard.format.schema import Field
 from tiltyard.session import Session
@@ -41,6 +42,11 @@ class Guide:
 
 Leaves = list[Leaf]
 Node = Callable[[Session, Leaves, int], Any]
+
+
+def _nulls(arrow: Any, name: str) -> Node:
+    """The node of a field without columns."""
+    return lambda session, leaves, slots: null_array(session, slots, arrow, name)
 
 
 class Planner:
@@ -71,16 +77,20 @@ class Planner:
         if types.is_struct(arrow):
             return self._struct(field, arrow, above, scale)
         if types.is_map(arrow):
-            return self._list(arrow, above, scale, lambda: self._entries(field.children[0], above, scale))
+            return self._list(
+                field.name, arrow, above, scale, lambda: self._entries(field.children[0], above, scale)
+            )
         if types.is_fixed_size_list(arrow):
             return self._fixed(field, arrow, above, scale)
-        return self._list(arrow, above, scale, lambda: self.node(field.children[0], (*above, True), scale))
+        return self._list(
+            field.name, arrow, above, scale, lambda: self.node(field.children[0], (*above, True), scale)
+        )
 
     def _leaf(self, field: Field, above: tuple[bool, ...], scale: int) -> Node:
         arrow = field.arrow_type
         column = self._columns.get(field.id)
         if column is None:
-            return lambda session, leaves, slots: pa.nulls(slots, arrow)
+            return _nulls(arrow, field.name)
         number = len(self.leaves)
         self.leaves.append(LeafPlan(self._open_leaf(column, field, above), scale))
         name = field.name
@@ -120,7 +130,7 @@ class Planner:
         children = [self.node(child, (*above, False), scale) for child in field.children]
         guide = self._guide(before, above, scale)
         if guide is None:
-            return lambda session, leaves, slots: pa.nulls(slots, arrow)
+            return _nulls(arrow, field.name)
         validity = self._validity(guide)
 
         def build(session: Session, leaves: Leaves, slots: int) -> Any:
@@ -148,7 +158,7 @@ class Planner:
         child = self.node(field.children[0], (*above, False), scale * dimension)
         guide = self._guide(before, above, scale)
         if guide is None:
-            return lambda session, leaves, slots: pa.nulls(slots, arrow)
+            return _nulls(arrow, field.name)
         if any(self.leaves[i].reader.table.layers.max_rep for i in range(before, len(self.leaves))):
             raise UnsupportedFeature(
                 f"field {field.name!r}: lists inside or around fixed-size lists of structs are not supported"
@@ -162,12 +172,14 @@ class Planner:
 
         return build
 
-    def _list(self, arrow: Any, above: tuple[bool, ...], scale: int, below: Callable[[], Node]) -> Node:
+    def _list(
+        self, name: str, arrow: Any, above: tuple[bool, ...], scale: int, below: Callable[[], Node]
+    ) -> Node:
         before = len(self.leaves)
         child = below()
         guide = self._guide(before, above, scale)
         if guide is None:
-            return lambda session, leaves, slots: pa.nulls(slots, arrow)
+            return _nulls(arrow, name)
         layers = self.leaves[guide.leaf].reader.table.layers
         large = bool(types.is_large_list(arrow))
         number, layer = guide.leaf, guide.layer

@@ -26,7 +26,7 @@ from tiltyard.file.together import can_join
 from tiltyard.file.values import Leaf, LeafReader, type_facts
 from tiltyard.file.verify import verify_checksums
 from tiltyard.format.container import FileTail, FileVersion, parse_tail
-from tiltyard.format.schema import Field, Schema
+from tiltyard.format.schema import Field, Schema, column_type
 from tiltyard.session import Session, default_session
 from tiltyard.store.protocol import MIN_MAP_BYTES, Store
 
@@ -245,6 +245,7 @@ class FileReader:
                 raise CorruptFile(
                     f"field {field.name!r} is said to be in column {column} of {len(self._tail.columns)}"
                 )
+            self._check_type(column, field)
             arrow = field.arrow_type
             layers = _layers(above)
             pages = self._tail.columns[column]
@@ -257,6 +258,18 @@ class FileReader:
                 raise CorruptFile(f"column {field.name!r}: {error}") from error
             self._leaves[key] = found
         return found
+
+    def _check_type(self, column: int, field: Field) -> None:
+        """Raise `CorruptFile` unless the file's own schema has the field's type in this column."""
+        known = self.schema.column_types
+        if len(known) != len(self._tail.columns) or field.is_blob:
+            return  # a writer of later versions; what blobs are is said by the table alone
+        wanted = column_type(field)
+        if known[column] != wanted:
+            raise CorruptFile(
+                f"column {field.name!r} is {' of '.join(known[column])} in the file, "
+                f"{' of '.join(wanted)} in the table"
+            )
 
     # -- decoding --------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from tiltyard.errors import CorruptFile
 from tiltyard.format import wire
 from tiltyard.format.protos import table_pb2 as pb
 from tiltyard.format.version import FileVersion
+from tiltyard.store.paths import is_path
 
 TOMBSTONE = -2
 """Field id of a column that another data file of the fragment has superseded."""
@@ -24,6 +25,8 @@ ROW_ID_FIELD = -3
 CREATED_AT_FIELD = -4
 LAST_UPDATED_FIELD = -5
 MAX_FRAGMENT_ID = 2**32 - 1
+MAX_FRAGMENT_ROWS = 2**32
+"""Rows that a row address can tell apart within a fragment."""
 
 _KINDS = {0: "arrow", 1: "bin"}
 _KIND_NUMBERS = {name: number for number, name in _KINDS.items()}
@@ -209,6 +212,29 @@ class FragmentList(Sequence[Fragment]):
                 raise CorruptFile("a fragment's id or row count does not fit 63 bits", self._path) from None
         return self._arrays
 
+    def check(self) -> None:
+        """Raise `CorruptFile` for ids and counts that no table has: what plans and allocates may believe
+        them.
+        """
+        ids, rows, gone = self._columns()
+        for at in np.flatnonzero((ids > MAX_FRAGMENT_ID) | (rows > MAX_FRAGMENT_ROWS) | (gone > rows)):
+            id, has, lost = int(ids[at]), int(rows[at]), int(gone[at])
+            if id > MAX_FRAGMENT_ID:
+                raise CorruptFile(f"fragment id {id} does not fit 32 bits", self._path)
+            if has > MAX_FRAGMENT_ROWS or lost > MAX_FRAGMENT_ROWS:
+                raise CorruptFile(
+                    f"fragment {id} is said to have {max(has, lost)} rows, more than a fragment can have",
+                    self._path,
+                )
+            if has:  # 0: unknown
+                raise CorruptFile(
+                    f"fragment {id} is said to have {has} rows, {lost} of them deleted", self._path
+                )
+        if not (ids[1:] > ids[:-1]).all():
+            known, times = np.unique(ids, return_counts=True)
+            if len(known) < len(ids):
+                raise CorruptFile(f"two fragments have id {int(known[times > 1][0])}", self._path)
+
     @property
     def ids(self) -> npt.NDArray[np.int64]:
         """Fragment ids."""
@@ -227,7 +253,7 @@ class FragmentList(Sequence[Fragment]):
     @property
     def num_rows(self) -> int:
         """Live rows of all fragments."""
-        return int(self.physical_rows.sum() - self.deleted_rows.sum())
+        return int(np.maximum(self.physical_rows - self.deleted_rows, 0).sum())
 
     def _marks(self) -> tuple[bool, bool, bool]:
         if self._traits is None:
@@ -359,9 +385,16 @@ def _traits_of(messages: Sequence[Any]) -> tuple[bool, bool, bool]:
 
 
 def decode_fragment(m: Any) -> Fragment:
-    """A fragment from its message. Raises `CorruptFile` for an id or kind that the format does not have."""
+    """A fragment from its message. Raises `CorruptFile` for an id, path or kind that the format does not
+    have.
+    """
     if m.id > MAX_FRAGMENT_ID:
         raise CorruptFile(f"fragment id {m.id} does not fit 32 bits")
+    for file in m.files:
+        if not is_path(file.path):
+            raise CorruptFile(
+                f"fragment {m.id} names the data file {file.path!r}, which is no path below a directory"
+            )
     return Fragment(
         m.id,
         tuple([decode_data_file(each) for each in m.files]),

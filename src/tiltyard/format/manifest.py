@@ -7,6 +7,7 @@ message, each led by its length in 4 bytes, and a footer of 16 bytes. Fragments 
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,11 @@ LENGTH_BYTES = 4
 MAX_INLINE_TRANSACTION_BYTES = 20 * 1024 * 1024
 """A longer transaction stands in its own file only."""
 NANOSECONDS = 1_000_000_000
+FIRST_SECOND, LAST_SECOND = -62_135_510_400, 253_402_214_400
+"""Commit times that a calendar can show: a day from the ends of the years 1 and 9999, for any time zone (s
+since the epoch).
+"""
+MAX_NEXT_ROW_ID = 2**63 - 1
 
 _FOOTER = struct.Struct("<QHH4s")
 _FOOTER_VERSION = (0, 2)
@@ -182,10 +188,24 @@ def _from_message(m: Any, indices: tuple[IndexMetadata, ...], path: str) -> Mani
         schema = Schema.from_messages(m.fields, m.schema_metadata, path)
     except CorruptFile as error:
         raise CorruptFile(str(error), path) from error
+    names = schema.names
+    if len(set(names)) < len(names):
+        twice = next(name for name, count in Counter(names).items() if count > 1)
+        raise CorruptFile(f"two columns are named {twice!r}", path)
+    fragments = FragmentList(list(m.fragments), path)
+    fragments.check()
     stamp = m.timestamp
+    if not FIRST_SECOND <= stamp.seconds <= LAST_SECOND or not 0 <= stamp.nanos < NANOSECONDS:
+        raise CorruptFile(
+            f"the commit time is said to be {stamp.seconds} s and {stamp.nanos} ns from 1970, which is in no "
+            "calendar",
+            path,
+        )
+    if m.next_row_id > MAX_NEXT_ROW_ID:
+        raise CorruptFile(f"{m.next_row_id} row ids are said to be in use, more than there are", path)
     return Manifest(
         schema,
-        FragmentList(list(m.fragments), path),
+        fragments,
         m.version,
         stamp.seconds * NANOSECONDS + stamp.nanos,
         m.reader_feature_flags,

@@ -41,6 +41,9 @@ PRIMARY_KEY = "lance-schema:unenforced-primary-key"
 PRIMARY_KEY_POSITION = "lance-schema:unenforced-primary-key:position"
 CLUSTERING_KEY_POSITION = "lance-schema:unenforced-clustering-key:position"
 
+_ONE_CHILD = ("list", "list.struct", "large_list", "large_list.struct", "map")
+"""Logical types with one field below them: the item, or the entries."""
+
 _TRUE = ("true", "1", "yes")
 _NO_METADATA: Mapping[str, str] = {}
 Path = str | tuple[str, ...]
@@ -157,6 +160,8 @@ class Schema:
     metadata: Mapping[str, bytes] = field(default_factory=dict)
     _arrow: Any = field(default=None, init=False, repr=False, compare=False)
     _by_id: Any = field(default=None, init=False, repr=False, compare=False)
+    _by_name: Any = field(default=None, init=False, repr=False, compare=False)
+    _column_types: Any = field(default=None, init=False, repr=False, compare=False)
     _wire: Any = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -176,6 +181,26 @@ class Schema:
         """The fields that own columns in files of version 2.1 and later, in column order."""
         return [leaf for each in self.fields for leaf in each.leaves()]
 
+    @property
+    def column_types(self) -> tuple[tuple[str, ...], ...]:
+        """Per column of files of version 2.1 and later the logical types in it: one, or those of a packed
+        struct. Made once.
+        """
+        if self._column_types is None:
+            object.__setattr__(self, "_column_types", tuple(map(column_type, self.leaves())))
+        found: tuple[tuple[str, ...], ...] = self._column_types
+        return found
+
+    def has_column(self, name: str) -> bool:
+        """Whether a top-level field has this name."""
+        return name in self._tops()
+
+    def _tops(self) -> Mapping[str, Field]:
+        if self._by_name is None:
+            object.__setattr__(self, "_by_name", {each.name: each for each in reversed(self.fields)})
+        found: Mapping[str, Field] = self._by_name
+        return found
+
     def columns(self, version: FileVersion) -> list[Field]:
         """The fields that own columns in a file of `version`, in column order (file format, section 4)."""
         if version is not FileVersion.V2_0:
@@ -192,19 +217,20 @@ class Schema:
 
     def by_id(self, id: int) -> Field:
         """The field of an id. Raises `FieldNotFound`."""
-        if self._by_id is None:
-            object.__setattr__(self, "_by_id", {each.id: each for each in self.walk()})
-        try:
-            found: Field = self._by_id[id]
-        except KeyError:
-            raise FieldNotFound(f"no field has id {id}") from None
+        found = self._ids().get(id)
+        if found is None:
+            raise FieldNotFound(f"no field has id {id}")
         return found
 
     def has_id(self, id: int) -> bool:
         """Whether a field of the schema has this id."""
+        return id in self._ids()
+
+    def _ids(self) -> Mapping[int, Field]:
         if self._by_id is None:
             object.__setattr__(self, "_by_id", {each.id: each for each in self.walk()})
-        return id in self._by_id
+        found: Mapping[int, Field] = self._by_id
+        return found
 
     @property
     def max_id(self) -> int:
@@ -226,7 +252,8 @@ class Schema:
 
     def _resolve(self, path: Path) -> list[Field]:
         steps = self._steps(path)
-        found = _child(self.fields, steps[:1])
+        top = self._tops().get(steps[0])
+        found = _child(self.fields, steps[:1]) if top is None else top
         route = [found]
         for depth, step in enumerate(steps[1:], 2):
             # Lists and maps are passed through: `points.x` means `points.item.x`.
@@ -242,7 +269,7 @@ class Schema:
             if not path:
                 raise FieldNotFound("an empty path names no field")
             return path
-        if any(each.name == path for each in self.fields):
+        if self.has_column(path):
             return (path,)
         return _split(path)
 
@@ -383,6 +410,9 @@ def _from_message(message: Any, below: dict[int, list[Any]], unknown: bool, dept
     if extension and EXTENSION_NAME not in metadata:
         metadata = {**metadata, EXTENSION_NAME: extension}
     children = below.get(id) if id >= 0 else None
+    kind = message.logical_type
+    if (kind in _ONE_CHILD or kind.startswith(STRUCT_VECTOR)) and len(children or ()) != 1:
+        raise CorruptFile(f"field {message.name!r} is a {kind} of {len(children or ())} fields, expected 1")
     return Field(
         message.name,
         id,
@@ -427,6 +457,8 @@ def _check_names(names: Sequence[str], where: str) -> None:
     for name in names:
         if not name:
             raise InvalidInput(f"{where} has a column with an empty name; give every column a name")
+        if "\0" in name:
+            raise InvalidInput(f"{where} has a column named {name!r}; names must not contain NUL characters")
         if name in seen:
             raise InvalidInput(f"{where} has two columns named {name!r}; names must be unique")
         seen.add(name)
@@ -497,6 +529,11 @@ def _nested(arrow: Any, id: int, ids: Iterator[int], column: str) -> tuple[str, 
         return f"{STRUCT_VECTOR}{arrow.list_size}", (item,)
     large = "large_list" if types.is_large_list(arrow) else "list"
     return (f"{large}.struct" if item.logical_type == "struct" else large), (item,)
+
+
+def column_type(leaf: Field) -> tuple[str, ...]:
+    """The logical types in the column that a leaf owns: one, or those of a packed struct, in pre-order."""
+    return tuple([each.logical_type for each in leaf.walk()])
 
 
 def _headers_and_leaves(each: Field, found: list[Field]) -> None:

@@ -19,6 +19,7 @@ class Limits:
     read (the kernel bounds the number of maps). `map_bytes`: bytes of such files that are held in memory
     rather than mapped. `arena_bytes`: decoded buffers that no array uses any more, kept for the next read.
     `offset_limit`: largest value of a 32-bit offset in an array that is returned.
+    `null_bytes`: largest array of nulls made for a column that no data file holds.
     `parallel_bytes`: decoded bytes below which a read stays on the calling thread.
     """
 
@@ -27,4 +28,5 @@ class Limits:
     map_bytes: int = 256 * MIB
     arena_bytes: int = 1 * GIB
     offset_limit: int = INT32_MAX
+    null_bytes: int = 1 * GIB
     parallel_bytes: int = 4 * MIB

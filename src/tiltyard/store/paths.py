@@ -7,9 +7,14 @@ from tiltyard.errors import InvalidInput
 _NOT_A_PART = frozenset(("", ".", ".."))
 
 
+def is_path(path: str) -> bool:
+    """Whether `path` names an object below a root."""
+    return "\0" not in path and _NOT_A_PART.isdisjoint(path.split("/"))
+
+
 def checked(path: str) -> str:
     """`path` itself if it names an object below a root; InvalidInput otherwise."""
-    if "\0" in path or not _NOT_A_PART.isdisjoint(path.split("/")):
+    if not is_path(path):
         raise InvalidInput(
             f"{path!r} is not a path within a store: expected names joined by '/', without empty, '.' or "
             "'..' parts, a leading or trailing '/' or NUL characters"

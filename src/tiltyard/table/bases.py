@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tiltyard.errors import CorruptFile
 from tiltyard.format.base_paths import base_of
 from tiltyard.format.fragment import DataFile, Fragment
 from tiltyard.format.names import data_path
@@ -42,7 +43,10 @@ def deletion_place(
 
 
 def _base(store: Store, session: Session, manifest: Manifest, base_id: int, what: str) -> tuple[Store, bool]:
-    base = base_of(manifest.base_paths, base_id, what)
+    try:
+        base = base_of(manifest.base_paths, base_id, what)
+    except CorruptFile as error:
+        raise CorruptFile(f"version {manifest.version}: {error}", path=store.uri) from error
     key = (store.identity, base.path, "base", "")
     place: Store = session.cache.get_or(key, lambda: (open_store(base.path), STORE_BYTES))
     return place, base.is_dataset_root

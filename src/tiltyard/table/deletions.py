@@ -61,17 +61,19 @@ def read_deletions(
                 path=path,
             ) from error
         offsets = decode_deletions(data, deletion.kind, path)
-        _check(offsets, deletion, fragment, path)
         return offsets, offsets.nbytes + ENTRY_BYTES
 
     found: npt.NDArray[np.uint32] = session.cache.get_or((place.identity, path, "deletions", ""), make)
+    _check(found, deletion, fragment, path)  # each time: another manifest may say other things about the file
     return found
 
 
 def _check(offsets: npt.NDArray[np.uint32], deletion: DeletionFile, fragment: Fragment, path: str) -> None:
     if len(offsets) != deletion.rows:
         raise CorruptFile(
-            f"deletion file lists {len(offsets)} rows where the manifest says {deletion.rows}", path=path
+            f"deletion file of fragment {fragment.id} lists {len(offsets)} rows where the manifest says "
+            f"{deletion.rows}",
+            path=path,
         )
     if len(offsets) and fragment.physical_rows and int(offsets[-1]) >= fragment.physical_rows:
         raise CorruptFile(

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tiltyard.errors import CorruptFile, ObjectNotFound, UnsupportedFeature
+from tiltyard.file.nulls import null_array
 from tiltyard.file.reader import open_file
 from tiltyard.format.fragment import DataFile, Fragment
 from tiltyard.format.schema import Field, Schema
@@ -25,6 +26,7 @@ from tiltyard.table.projection import prune
 
 if TYPE_CHECKING:
     from tiltyard.file.reader import FileReader
+    from tiltyard.session import Session
     from tiltyard.table.snapshot import Snapshot
 
 Rows = slice | npt.NDArray[np.int64]
@@ -126,7 +128,8 @@ class FragmentColumns:
                 if len(file.fields) != len(file.column_indices):
                     raise CorruptFile(
                         f"the manifest of version {self._snapshot.version} gives data file {file.path} "
-                        f"{len(file.fields)} fields and {len(file.column_indices)} columns"
+                        f"{len(file.fields)} fields and {len(file.column_indices)} columns",
+                        path=self._snapshot.location.path,
                     )
             found = layout_of(fragment.files, self.fields)
             if len(self._layouts) < LAYOUTS_KEPT:
@@ -134,19 +137,33 @@ class FragmentColumns:
         return found
 
     def open(self, fragment: Fragment, file: DataFile) -> FileReader:
-        """The reader of one of the fragment's files. A missing one raises `CorruptFile` naming file and
-        version.
+        """The reader of one of the fragment's files. One that is missing, or has another number of rows than
+        the fragment, raises `CorruptFile` naming file and version.
         """
         snapshot = self._snapshot
         store, path = data_place(snapshot.store, snapshot.session, snapshot.manifest, file)
         try:
-            return open_file(store, path, size=file.size or None, session=snapshot.session)
+            found = open_file(store, path, size=file.size or None, session=snapshot.session)
         except ObjectNotFound as error:
             raise CorruptFile(
                 f"data file of fragment {fragment.id} is missing in version {snapshot.version} of "
                 f"{snapshot.store.uri}; read an older version or restore one",
                 path=path,
             ) from error
+        if found.num_rows != fragment.physical_rows and fragment.physical_rows:  # 0: unknown
+            raise CorruptFile(
+                f"holds {found.num_rows} rows, but fragment {fragment.id} has {fragment.physical_rows} in "
+                f"version {snapshot.version} of {snapshot.store.uri}",
+                path=path,
+            )
+        return found
+
+    def check_rows(self, fragment: Fragment) -> None:
+        """Raise `CorruptFile` unless the fragment's first file has as many rows as the manifest says: before
+        anything is made of that size.
+        """
+        if fragment.files:
+            self.open(fragment, fragment.files[0])
 
     def whole(self, fragment: Fragment) -> tuple[FileReader, Part] | None:
         """The one file that holds all fields, and which part of it; None where it takes several."""
@@ -168,20 +185,26 @@ class FragmentColumns:
             self.open(fragment, fragment.files[part.file]).read(part.fields, part.columns, rows)
             for part in layout.parts
         ]
+        if not read:
+            self.check_rows(fragment)
         length = _length(rows)
-        return [
-            self._assemble(field, [read[part][position] for part, position in pieces], length)
-            for field, pieces in zip(self.fields, layout.pieces, strict=True)
-        ]
+        try:
+            return [
+                self._assemble(field, [read[part][position] for part, position in pieces], length)
+                for field, pieces in zip(self.fields, layout.pieces, strict=True)
+            ]
+        except CorruptFile as error:
+            raise CorruptFile(f"fragment {fragment.id}: {error}", self._snapshot.location.path) from error
 
     def _assemble(self, field: Field, found: list[Any], length: int) -> Any:
         kind = field.arrow_type
+        session = self._snapshot.session
         if not found:
-            return pa.nulls(length, kind)
+            return null_array(session, length, kind, field.name)
         whole = found[0]
         for more in found[1:]:
             whole = zip_arrays(whole, more)
-        return whole if whole.type.equals(kind) else complete(whole, kind)
+        return whole if whole.type.equals(kind) else complete(session, whole, kind)
 
 
 def _ids(field: Field) -> tuple[int, ...]:
@@ -216,7 +239,7 @@ def zip_arrays(left: Any, right: Any) -> Any:
     )
 
 
-def complete(array: Any, kind: Any) -> Any:
+def complete(session: Session, array: Any, kind: Any) -> Any:
     """The array with children in the order of `kind`; children that it lacks are null."""
     if array.type.equals(kind):
         return array
@@ -225,11 +248,13 @@ def complete(array: Any, kind: Any) -> Any:
         for field in kind:
             at = array.type.get_field_index(field.name)
             children.append(
-                pa.nulls(len(array), field.type) if at < 0 else complete(array.field(at), field.type)
+                null_array(session, len(array), field.type, field.name)
+                if at < 0
+                else complete(session, array.field(at), field.type)
             )
         return _struct(array, list(kind), children)
     if _is_list(kind):
-        return _list(array, complete(array.values, kind.value_type), kind)
+        return _list(array, complete(session, array.values, kind.value_type), kind)
     raise CorruptFile(f"a column of type {array.type} stands where the schema has {kind}")
 
 

@@ -50,6 +50,7 @@ class Gather:
     def read(self, fragment: Fragment, rows: Rows) -> list[Any]:
         """One `pa.Array` per field. `rows`: a slice, or ascending physical offsets (int64, not empty)."""
         if not self.fields:
+            self._all.check_rows(fragment)  # nothing else would
             return []
         if isinstance(rows, slice):
             return self._all.read(fragment, rows)

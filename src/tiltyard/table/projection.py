@@ -132,7 +132,7 @@ class _Resolver:
         return Projection(fields, tuple(dict.fromkeys(system)), tuple(outputs), arrow, direct)
 
     def _is_column(self, name: str) -> bool:
-        return any(each.name == name for each in self._schema.fields)
+        return self._schema.has_column(name)
 
     def _source(self, text: str) -> tuple[str, ...] | str | Expr:
         if self._is_column(text):
@@ -233,7 +233,7 @@ def _with(field: Field, children: tuple[Field, ...]) -> Field:
 
 
 def _is_pseudo(schema: Schema, name: str) -> bool:
-    return name in SYSTEM_FIELDS and all(each.name != name for each in schema.fields)
+    return name in SYSTEM_FIELDS and not schema.has_column(name)
 
 
 def _hinted(error: FieldNotFound, text: str) -> FieldNotFound:

@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tiltyard import runtime
-from tiltyard.errors import BatchTooLarge, ForkedHandle, InvalidInput
+from tiltyard.errors import BatchTooLarge, CorruptFile, ForkedHandle, InvalidInput
+from tiltyard.table.deletions import load_deletions
 from tiltyard.table.dictionaries import united
 from tiltyard.table.gather import is_fixed
 from tiltyard.table.plan import (
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from tiltyard.table.snapshot import Snapshot
 
 MAX_BATCH_ROWS = 1 << 31
+BELIEVED_ROWS = 1 << 24
+"""A fragment that is said to have more rows is compared with its file before anything is planned by its size.
+"""
 
 PARALLEL_UNIT_BYTES = 64 << 10
 """Decoded bytes per fragment below which fragments are read on one thread: opening a small file is Python,
@@ -281,11 +285,32 @@ def _rows_of_fragments(snapshot: Snapshot, include_deleted: bool) -> npt.NDArray
     if len(rows) and not rows.all():
         for position in np.flatnonzero(rows == 0):
             rows[position] = _counted_rows(snapshot, int(position))
-    return rows if include_deleted else rows - np.asarray(fragments.deleted_rows).astype(np.int64)
+    for position in np.flatnonzero(rows > BELIEVED_ROWS):
+        _counted_rows(snapshot, int(position))
+    if include_deleted:
+        return rows
+    live = rows - np.asarray(fragments.deleted_rows).astype(np.int64)
+    if fragments.any_deletions:
+        for position in np.flatnonzero((live <= 0) & (rows > 0)):
+            _check_all_deleted(snapshot, int(position), int(live[position]))
+    return live
+
+
+def _check_all_deleted(snapshot: Snapshot, position: int, live: int) -> None:
+    """A fragment that is said to have no row left is not read: then its deletion file must say so, too."""
+    fragment = snapshot.fragments[position]
+    if live < 0:
+        raise CorruptFile(
+            f"fragment {fragment.id} has {-live} rows less than the manifest says are deleted",
+            path=snapshot.location.path,
+        )
+    load_deletions(snapshot, fragment)
 
 
 def _counted_rows(snapshot: Snapshot, position: int) -> int:
-    """Rows of a fragment whose manifest entry does not say: very old writers left it out."""
+    """Rows of a fragment as its file says: very old manifests do not. Raises `CorruptFile` where they do and
+    disagree.
+    """
     from tiltyard.table.fragment_columns import FragmentColumns
 
     fragment = snapshot.fragments[position]
