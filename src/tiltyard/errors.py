@@ -17,7 +17,9 @@ KNOWN_NAMES_SHOWN = 20
 
 
 class TiltyardError(Exception):
-    """Base of every error that this library raises on purpose."""
+    """Base of every error that this library raises on purpose. `files_referenced`: see `CommitConflict`."""
+
+    files_referenced = False
 
 
 # -- what the caller asked for -------------------------------------------------------------------
@@ -70,9 +72,8 @@ class TableNotFound(TiltyardError, ValueError, FileNotFoundError):
 
 
 class TableAlreadyExists(TiltyardError, OSError):
-    """A table stands where one was to be created. `files_referenced`: see `CommitConflict`."""
+    """A table stands where one was to be created."""
 
-    files_referenced = False
     __str__ = Exception.__str__
 
 
@@ -95,7 +96,6 @@ class CommitConflict(TiltyardError, OSError):
     """
 
     retryable = False
-    files_referenced = False
     __str__ = Exception.__str__
 
 

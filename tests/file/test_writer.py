@@ -14,9 +14,11 @@ import pytest
 from peer import Peer
 from tables_alike import difference, same
 from tiltyard.errors import InvalidInput, SchemaMismatch, UnsupportedFeature
+from tiltyard.file import open_file
 from tiltyard.file.writer import FileWriter, WriteLimits
 from tiltyard.format.schema import Schema
 from tiltyard.format.version import FileVersion
+from tiltyard.session import Session
 from tiltyard.store import open_store
 from typematrix import Entry, sample
 
@@ -191,11 +193,48 @@ def test_compression_can_be_asked_for(keys: dict[str, str], version: str, tmp_pa
     check(table, write(table, tmp_path, version), peer)
 
 
-def test_a_wish_without_meaning_is_refused_with_column_and_key(tmp_path: Path) -> None:
-    for key, value in (("compression", "brotli"), ("compression-level", "high"), ("rle-threshold", "x")):
-        table = with_metadata(pa.table({"c": [1]}), {f"lance-encoding:{key}": value})
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("compression", ["brotli", ""]),
+        ("compression-level", ["high", "1.5", "", "23", "99999999999"]),
+        ("rle-threshold", ["x", "-1", "1.5", "nan", "inf"]),
+        ("dict-divisor", ["0", "-1", "1.5", ""]),
+        ("dict-size-ratio", ["0", "2", "nan", "inf", "x"]),
+        ("dict-values-compression-level", ["x", "23"]),
+        ("minichunk-size", ["0", "-5", "x", "99999999999999999999"]),
+        ("bss", ["maybe"]),
+    ],
+)
+def test_a_wish_without_meaning_is_refused_with_column_and_key(
+    key: str, values: list[str], tmp_path: Path
+) -> None:
+    for value in values:
+        table = with_metadata(pa.table({"c": ["x"] * 200}), {f"lance-encoding:{key}": value})
         with pytest.raises(InvalidInput, match=f"'c'.*{key}"):
             write(table, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array([[1]]),
+        pa.array([[{"a": 1}]]),
+        pa.array([{"below": [[1]]}]).field(0),
+        pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int32())),
+        pa.array([[{"a": 1}]], pa.list_(pa.struct([("a", pa.int8())]), 1)),
+    ],
+    ids=lambda array: str(array.type),
+)
+def test_packing_is_for_structs(array: pa.Array, tmp_path: Path) -> None:
+    packed = {"lance-encoding:packed": "true"}
+    with pytest.raises(UnsupportedFeature, match=r"'c'.*packed.*list|'c'.*packed.*map"):
+        write(with_metadata(pa.table({"c": array}), packed), tmp_path)
+    inner = pa.field("below", array.type, metadata=packed)
+    nested = pa.table({"c": pa.StructArray.from_arrays([array], fields=[inner])})
+    with pytest.raises(UnsupportedFeature, match=r"'c\.below'.*packed"):
+        write(nested, tmp_path)
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
@@ -236,25 +275,69 @@ def test_packed_structs_refuse_what_cannot_be_read_back(tmp_path: Path) -> None:
 
 def test_dictionaries_that_differ_from_batch_to_batch(tmp_path: Path, peer: Peer) -> None:
     chunks = [pa.array([f"{letter}{n % 3}" for n in range(200)]).dictionary_encode() for letter in "abc"]
-    narrow = [
-        pa.DictionaryArray.from_arrays(
-            pa.array(np.arange(120) % 100, pa.int8()), pa.array([f"{letter}{n}" for n in range(100)])
-        )
-        for letter in "ab"
-    ]
     check(
         pa.table({"c": pa.chunked_array(chunks)}),
         write(pa.table({"c": pa.chunked_array(chunks)}), tmp_path),
         peer,
     )
-    full = pa.chunked_array(narrow)  # together they need more entries than int8 can number
-    path = write(pa.table({"c": full}), tmp_path)  # so each batch gets a page, and is read page by page
+
+
+def numbered(low: int, high: int, index: pa.DataType) -> pa.Array:
+    """A dictionary array with the items low to high, each used once."""
+    numbers = pa.array(range(high - low), pa.int64()).cast(index)
+    return pa.DictionaryArray.from_arrays(numbers, pa.array([f"item {n}" for n in range(low, high)]))
+
+
+@pytest.mark.parametrize(("index", "most"), [(pa.int8(), 128), (pa.uint8(), 256), (pa.int16(), 32768)])
+@pytest.mark.parametrize("nest", [False, True])
+def test_dictionary_values_of_a_file_that_its_index_cannot_number_are_refused(
+    index: pa.DataType, most: int, nest: bool, tmp_path: Path, peer: Peer
+) -> None:
+    def table(rows: int) -> pa.Table:
+        parts = [numbered(0, most // 2, index), numbered(most // 2, rows, index)]
+        if nest:
+            parts = [pa.StructArray.from_arrays([part], ["d"]) for part in parts]
+        return pa.table({"c": pa.chunked_array(parts)})
+
+    found = peer(
+        "import lance.file\nresult = lance.file.LanceFileReader(p).read_all(batch_size=1 << 16).to_table()",
+        p=str(write(table(most), tmp_path)),
+    )
+    assert found["c"].to_pylist() == table(most)["c"].to_pylist()
+    with pytest.raises(InvalidInput, match=rf"'{'d' if nest else 'c'}'.* {most + 1} .*{index}.*wider index"):
+        write(table(most + 1), tmp_path / "refused")
+    assert not (tmp_path / "refused").exists() or not list((tmp_path / "refused").iterdir())
+
+
+@pytest.mark.parametrize("values", [pa.string(), pa.int64(), pa.float32(), pa.bool_()])
+def test_pages_that_bring_the_same_dictionary_count_it_once(values: pa.DataType, tmp_path: Path) -> None:
+    count = 2 if values == pa.bool_() else 100
+    items = pa.array(range(count)).cast(values)
+    rng = np.random.default_rng(5)
+    picked = [None if n % 9 == 4 else int(n) for n in rng.integers(0, count, 3000)]
+    column = pa.DictionaryArray.from_arrays(pa.array(picked, pa.int8()), items)
+    path = write(pa.table({"c": column}), tmp_path, page_bytes=64)
+    reader = open_file(open_store(str(tmp_path)), path.name, session=Session())
+    assert reader.read(reader.schema.fields, None, slice(None))[0].to_pylist() == column.to_pylist()
+    rows = rng.integers(0, 3000, 50)
+    found = reader.read(reader.schema.fields, None, rows)[0]
+    assert found.to_pylist() == column.take(pa.array(rows)).to_pylist()
+    assert len(found.dictionary) <= 128
+
+
+def test_dictionaries_with_null_items_become_one_page(tmp_path: Path, peer: Peer) -> None:
+    parts = [
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 1], pa.int8()), pa.array([f"{n}", None, "x"]))
+        for n in range(60)
+    ]
+    table = pa.table({"c": pa.chunked_array(parts)})
     found = peer(
         "import lance.file\nreader = lance.file.LanceFileReader(p)\n"
-        "result = list(reader.read_all(batch_size=120).to_batches())",
-        p=str(path),
+        "result = len(reader.metadata().columns[0].pages), reader.read_all().to_table()",
+        p=str(write(table, tmp_path)),
     )
-    assert [value for batch in found for value in batch["c"].to_pylist()] == full.to_pylist()
+    assert found[0] == 1
+    assert found[1]["c"].to_pylist() == table["c"].to_pylist()
 
 
 def test_a_slice_of_a_long_dictionary_keeps_only_what_it_uses(tmp_path: Path, peer: Peer) -> None:

@@ -178,8 +178,8 @@ class _Write:
             return self._committed(snapshot, fragments, schema)
         except OutcomeUnknown:
             raise  # a version may name the files
-        except TiltyardError:
-            if not self._files_referenced:
+        except TiltyardError as error:
+            if not (self._files_referenced or error.files_referenced):
                 remove_files(self._store, fragments)
             raise
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from tiltyard.encoding import bitpack, flat, general, rle, variable
 from tiltyard.errors import CorruptFile, UnsupportedFeature
@@ -83,3 +84,29 @@ def joined(parts: list[Items]) -> Items:
         bodies.append(part.data[: int(offsets[-1])])
         at += int(offsets[-1])
     return Items(n, np.concatenate(bodies), np.concatenate(ends), 0)
+
+
+def distinct(items: Items) -> tuple[Items, npt.NDArray[np.uint32]]:
+    """The distinct items in order of appearance, and for each given item its number (uint32) among them."""
+    data = items.data if items.bits != 1 else np.unpackbits(items.data, count=items.n, bitorder="little")
+    if items.offsets is None:
+        size = max(1, items.bits // 8)
+        array = pa.Array.from_buffers(pa.binary(size), items.n, [None, pa.py_buffer(data)])
+    else:
+        buffers = [None, pa.py_buffer(items.offsets), pa.py_buffer(data)]
+        array = pa.Array.from_buffers(pa.large_binary(), items.n, buffers)
+    coded = array.dictionary_encode()
+    found = coded.dictionary
+    numbers = np.frombuffer(coded.indices.buffers()[1], np.int32, items.n).astype(np.uint32)
+    if items.offsets is not None:
+        _, offsets, body = found.buffers()
+        where = np.frombuffer(offsets, np.int64, len(found) + 1)
+        return Items(len(found), _bytes(body), where, 0), numbers
+    body = _bytes(found.buffers()[1])
+    if items.bits == 1:
+        body = np.packbits(body[: len(found)], bitorder="little")
+    return Items(len(found), body, None, items.bits), numbers
+
+
+def _bytes(buffer: pa.Buffer | None) -> Bytes:
+    return np.empty(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8)

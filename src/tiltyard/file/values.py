@@ -348,19 +348,27 @@ class LeafReader:
             index = pa.nulls(n, self.type.index_type)
             nothing = pa.array([], self.type.value_type)
             return pa.DictionaryArray.from_arrays(index, nothing, ordered=self.type.ordered)
+        values, numbers = self._arrow_dictionary()
         out, buffer = session.arena.alloc(n * self.bits // 8)
-        self._fill(items, self.bits, out)
+        if numbers is None:
+            self._fill(items, self.bits, out)
+        else:
+            stored = self._fixed(session, items, INDEX_BITS).view(np.uint32)
+            out.view(f"<u{self.bits // 8}")[:] = numbers[stored]
         index = pa.Array.from_buffers(self.type.index_type, n, [validity, buffer], nulls)
-        return pa.DictionaryArray.from_arrays(
-            index, self._arrow_dictionary(), ordered=self.type.ordered, safe=False
-        )
+        return pa.DictionaryArray.from_arrays(index, values, ordered=self.type.ordered, safe=False)
 
-    def _arrow_dictionary(self) -> Any:
+    def _arrow_dictionary(self) -> tuple[Any, npt.NDArray[np.uint32] | None]:
+        """One dictionary for all pages, and the new number of each item where items of pages had to become
+        one.
+        """
         if self._dictionary is None:
-            items = self.table.dictionary
+            items, numbers = self.table.dictionary, None
             assert items is not None
             value = self.type.value_type
             limit = 1 << (self.bits - (1 if types.is_signed_integer(self.type.index_type) else 0))
+            if items.n > limit:
+                items, numbers = dictionary.distinct(items)
             if items.n > limit:
                 raise UnsupportedFeature(
                     f"the pages of a dictionary column hold {items.n} items, more than "
@@ -375,8 +383,9 @@ class LeafReader:
                 if items.bits != storage_bits(value):
                     raise CorruptFile(f"dictionary items of {items.bits} bits where the schema says {value}")
                 buffers = [None, pa.py_buffer(items.data)]
-            self._dictionary = pa.Array.from_buffers(value, items.n, buffers, 0)
-        return self._dictionary
+            self._dictionary = pa.Array.from_buffers(value, items.n, buffers, 0), numbers
+        found: tuple[Any, npt.NDArray[np.uint32] | None] = self._dictionary
+        return found
 
     # -- structs in one column -------------------------------------------------------------------
 

@@ -34,8 +34,8 @@ def _check(field: Field, path: str, version: FileVersion, nested: bool) -> None:
     kind = field.logical_type
     if field.is_blob:
         raise UnsupportedFeature(
-            f"column {path!r}: blob columns (lance-encoding:blob) are read, not written; write "
-            f"large_binary instead"
+            f"column {path!r}: blob columns (lance-encoding:blob) come with a later release; leave the key "
+            "out to write plain large_binary"
         )
     if version is FileVersion.V2_1 and kind == "map":
         raise UnsupportedFeature(f"column {path!r}: map columns need file version 2.2, not 2.1")
@@ -48,6 +48,11 @@ def _check(field: Field, path: str, version: FileVersion, nested: bool) -> None:
             f"column {path!r}: a struct without fields can only be stored at the top level and without nulls"
         )
     if field.is_packed and field.children:
+        if kind != "struct":  # the official writer takes it, and what it writes does not come back
+            raise UnsupportedFeature(
+                f"column {path!r}: lance-encoding:packed is for structs, not for {field.arrow_type}; leave "
+                "the key out"
+            )
         return
     for child in field.children:
         _check(child, f"{path}.{child.name}", version, nested=True)

@@ -17,12 +17,13 @@ from typing import Any
 import pyarrow as pa
 
 from tiltyard import runtime
-from tiltyard.encoding.levels.ravel import ravel
+from tiltyard.encoding.levels.ravel import ravel, without_null_items
 from tiltyard.encoding.write.leaf import encode_leaf
 from tiltyard.encoding.write.options import Options, options_of
 from tiltyard.encoding.write.pages import EncodedPage
 from tiltyard.errors import InvalidInput
 from tiltyard.file.checksums import checksum, encode_checksums
+from tiltyard.file.index_room import IndexRoom
 from tiltyard.file.writable import check_batch, check_schema, check_version
 from tiltyard.format.container import PageEntry, build_tail, encode_column, padding
 from tiltyard.format.fragment import DataFile
@@ -52,6 +53,7 @@ class _Column:
     """One leaf column of the file: its pages so far and the checksums of their buffers."""
 
     options: Options
+    room: IndexRoom | None
     entries: list[PageEntry] = field(default_factory=list)
     sums: list[int] = field(default_factory=list)
     rows: int = 0
@@ -203,6 +205,13 @@ class FileWriter:
         arrays, nbytes = top.arrays, top.nbytes
         top.arrays, top.nbytes = [], 0
         if len(arrays) > 1:
+            # Arrow does not unite dictionaries with nulls among their items.
+            arrays = [
+                without_null_items(each)
+                if isinstance(each, pa.DictionaryArray) and each.dictionary.null_count
+                else each
+                for each in arrays
+            ]
             with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError):
                 arrays = [pa.concat_arrays(arrays)]
         for array in arrays:
@@ -228,6 +237,8 @@ class FileWriter:
             for column, pages, sums in zip(encoded.top.leaves, encoded.pages, encoded.sums, strict=True):
                 column.sums.extend(sums)
                 for page in pages:
+                    if page.items is not None and column.room is not None:
+                        column.room.add(page.items)
                     self._place(column, page)
 
     def _place(self, column: _Column, page: EncodedPage) -> None:
@@ -258,7 +269,14 @@ class FileWriter:
 
 
 def _top(top: Field) -> _Top:
-    return _Top(top, [_Column(options_of(leaf, top, leaf.name)) for leaf in top.leaves()])
+    return _Top(top, [_Column(options_of(leaf, top, leaf.name), _room(leaf)) for leaf in top.leaves()])
+
+
+def _room(leaf: Field) -> IndexRoom | None:
+    """None where the column is no dictionary."""
+    if not leaf.logical_type.startswith("dict:"):
+        return None
+    return IndexRoom(leaf.name, leaf.arrow_type.index_type)
 
 
 def _encode_page(top: _Top, array: Any, version: FileVersion, more_pages: bool) -> _Encoded:

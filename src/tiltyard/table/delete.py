@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tiltyard import runtime
-from tiltyard.errors import CommitConflict, RetryableConflict, StoreError, TooMuchContention
+from tiltyard.errors import OutcomeUnknown, RetryableConflict, StoreError, TiltyardError, TooMuchContention
 from tiltyard.format.deletion import encode_deletions
 from tiltyard.format.fragment import DeletionFile, Fragment
 from tiltyard.format.transaction import Delete, Transaction
@@ -99,7 +99,9 @@ def _delete_once(snapshot: Snapshot, predicate: str, properties: Mapping[str, st
     )
     try:
         after = commit(snapshot.store, transaction, session=snapshot.session, base=snapshot, affected=found)
-    except CommitConflict as error:
+    except OutcomeUnknown:
+        raise
+    except TiltyardError as error:
         if not error.files_referenced:
             _remove(snapshot.store, written)  # a definite answer: no version names them
         raise
@@ -126,11 +128,14 @@ def mark_deleted(
     )
     path = deletion.path(fragment.id)
     answer = snapshot.store.create(path, data)
+    if written is not None and answer is not Created.EXISTS:
+        written.append(path)
     if answer is not Created.WON:
         cause = snapshot.store.failure(path)
-        raise StoreError(f"could not write deletion file {path}: {answer.value}") from cause
-    if written is not None:
-        written.append(path)
+        raise StoreError(
+            f"deletion file {path} of {snapshot.store.uri} could not be written ({cause or answer.value}); "
+            "nothing was deleted"
+        ) from cause
     return replace(fragment, deletion=deletion)
 
 

@@ -182,8 +182,8 @@ def _storage(kind: Any) -> Any:
 
 
 def alike(given: Any, wanted: Any) -> bool:
-    """Whether two types hold the same values in the same layout: names of list items, nullability and
-    extension types set aside, children of structs in any order.
+    """Whether two types hold the same values in the same layout: names of list items, nullability, order of
+    dictionaries and extension types set aside, children of structs in any order.
     """
     given, wanted = _storage(given), _storage(wanted)
     if given.equals(wanted):
@@ -201,6 +201,8 @@ def alike(given: Any, wanted: Any) -> bool:
         return given.list_size == wanted.list_size and alike(given.value_type, wanted.value_type)
     if types.is_list(wanted) or types.is_large_list(wanted):
         return alike(given.value_type, wanted.value_type)
+    if types.is_dictionary(wanted):  # the format has no word for an ordered one
+        return bool(given.index_type == wanted.index_type and given.value_type == wanted.value_type)
     return False
 
 
@@ -282,6 +284,10 @@ def convert(array: Any, wanted: Any) -> Any:
         children = [convert(array.field(array.type.get_field_index(each.name)), each.type) for each in wanted]
         mask = None if array.null_count == 0 else array.is_null()
         return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)
+    if types.is_dictionary(wanted) and types.is_dictionary(array.type):
+        return pa.DictionaryArray.from_arrays(
+            array.indices, array.dictionary, ordered=wanted.ordered, safe=False
+        )
     return array.cast(wanted)
 
 

@@ -143,7 +143,7 @@ def _together(members: list[Member], current: Snapshot) -> dict[str, Snapshot | 
         return {uuid: copy(error) for uuid in uuids}
     except (CommitConflict, InvalidInput) as error:
         # Definitely not committed, and not every member may be the reason: each for itself.
-        referenced = isinstance(error, CommitConflict) and error.files_referenced
+        referenced = error.files_referenced
         return {member.transaction.uuid: _referenced(_answer(member), referenced) for member in members}
     except OutcomeUnknown as error:
         return {
@@ -157,7 +157,7 @@ def _together(members: list[Member], current: Snapshot) -> dict[str, Snapshot | 
 
 def _referenced(answer: Snapshot | BaseException, referenced: bool) -> Snapshot | BaseException:
     """The answer, which says so if files of the group must stay although the group was not committed."""
-    if referenced and isinstance(answer, CommitConflict):
+    if referenced and isinstance(answer, TiltyardError):
         answer.files_referenced = True
     return answer
 

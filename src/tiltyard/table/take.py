@@ -19,6 +19,7 @@ from tiltyard.file.column import extremes
 from tiltyard.format.flags import uses_stable_row_ids
 from tiltyard.format.fragment import Fragment
 from tiltyard.table.deletions import load_deletions, physical_offsets, without_deleted
+from tiltyard.table.dictionaries import united
 from tiltyard.table.fragment_columns import FragmentColumns
 from tiltyard.table.projection import ColumnsLike, Projection, project
 from tiltyard.table.scan import live_rows
@@ -202,7 +203,7 @@ class Taker:
         back[order] = np.arange(len(order))
         if not table.num_columns:
             return table
-        return table.unify_dictionaries().combine_chunks().take(pa.array(back))
+        return united(table).combine_chunks().take(pa.array(back))
 
     def _numbers(self, positions: Int64s, offsets: Int64s) -> Int64s:
         """Row numbers of live rows at physical offsets."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from tiltyard.encoding import choose
 from tiltyard.encoding.choose import FixedStats, Form
@@ -170,6 +172,17 @@ def items_block(items: Fixed | Text, options: Options, version: FileVersion) -> 
     if version is FileVersion.V2_1 or items.count == 0 or (isinstance(items, Fixed) and items.bits == 1):
         return encoding, block
     return general_block(encoding, block, options.items_compression, options.items_level)
+
+
+def binaries(items: Fixed | Text) -> Any:
+    """The items as an Arrow array of binaries; of bits, which are few, none."""
+    if isinstance(items, Text):
+        buffers = [None, pa.py_buffer(items.offsets), pa.py_buffer(items.data)]
+        return pa.Array.from_buffers(pa.large_binary(), items.count, buffers)
+    size = items.bits // 8
+    if not size:
+        return pa.array([], pa.binary(1))
+    return pa.Array.from_buffers(pa.binary(size), items.count, [None, pa.py_buffer(items.data)])
 
 
 def _sample_rows(count: int) -> I64:

@@ -271,7 +271,9 @@ class _Builder:
     def _coded(self, levels: Levels, values: Coded, nulls: U8) -> EncodedPage:
         encoding, block = dictionary.items_block(values.items, self.options, self.version)
         indices = dictionary.measure(values.indices, None, nulls)
-        return mini_block_page(levels, indices.chunks(), self.version, (encoding, block, values.items.count))
+        block_of_items = encoding, block, values.items.count
+        page = mini_block_page(levels, indices.chunks(), self.version, block_of_items)
+        return replace(page, items=dictionary.binaries(values.items))
 
     def _vectors(self, levels: Levels, values: Vectors) -> EncodedPage:
         if vectors.all_items_null(values) or self._zips(vectors.is_narrow(values, choose.NARROW_BYTES)):

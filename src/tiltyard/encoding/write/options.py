@@ -12,6 +12,10 @@ from tiltyard.format.schema import Field
 PREFIX = "lance-encoding:"
 DICTIONARY_DIVISOR = 2
 DICTIONARY_SIZE_RATIO = 0.8
+LEVELS = (-(1 << 17), 22)
+"""Compression levels that zstd knows."""
+MAX_NUMBER = (1 << 31) - 1
+"""Greatest divisor and size of a chunk in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +59,15 @@ def options_of(leaf: Field, top: Field, path: str) -> Options:
     read = _Reader(keys, path)
     return Options(
         read.choice("compression", ("none", "zstd", "lz4", "fsst")),
-        read.integer("compression-level"),
+        read.integer("compression-level", *LEVELS),
         _lowered(structure, "structural-encoding", ("miniblock", "fullzip"), path),
-        read.number("rle-threshold"),
+        read.share("rle-threshold"),
         read.choice("bss", ("off", "on", "auto")) or "auto",
-        read.integer("dict-divisor") or DICTIONARY_DIVISOR,
-        read.number("dict-size-ratio") or DICTIONARY_SIZE_RATIO,
+        read.integer("dict-divisor", 1, MAX_NUMBER) or DICTIONARY_DIVISOR,
+        read.share("dict-size-ratio", above_zero=True) or DICTIONARY_SIZE_RATIO,
         read.choice("dict-values-compression", ("none", "lz4", "zstd")) or "lz4",
-        read.integer("dict-values-compression-level"),
-        read.integer("minichunk-size") or CHUNK_TARGET_BYTES,
+        read.integer("dict-values-compression-level", *LEVELS),
+        read.integer("minichunk-size", 1, MAX_NUMBER) or CHUNK_TARGET_BYTES,
     )
 
 
@@ -85,23 +89,29 @@ class _Reader:
     def choice(self, key: str, allowed: tuple[str, ...]) -> str | None:
         return _lowered(self.keys.get(key), key, allowed, self.path)
 
-    def integer(self, key: str) -> int | None:
-        value = self.keys.get(key)
-        if value is None:
+    def integer(self, key: str, least: int, most: int) -> int | None:
+        text = self.keys.get(key)
+        if text is None:
             return None
         try:
-            return int(value)
+            value = int(text)
         except ValueError:
-            raise self._bad(key, "a whole number", value) from None
+            value = least - 1
+        if not least <= value <= most:
+            raise self._bad(key, f"a whole number from {least} to {most}", text)
+        return value
 
-    def number(self, key: str) -> float | None:
-        value = self.keys.get(key)
-        if value is None:
+    def share(self, key: str, *, above_zero: bool = False) -> float | None:
+        text = self.keys.get(key)
+        if text is None:
             return None
         try:
-            return float(value)
+            value = float(text)
         except ValueError:
-            raise self._bad(key, "a number", value) from None
+            value = -1.0
+        if not 0 <= value <= 1 or (above_zero and not value):  # not a number is out of range too
+            raise self._bad(key, f"a number {'above 0 and at most 1' if above_zero else 'from 0 to 1'}", text)
+        return value
 
-    def _bad(self, key: str, expected: str, value: str) -> InvalidInput:
-        return InvalidInput(f"column {self.path!r}: {PREFIX}{key} must be {expected}, found {value!r}")
+    def _bad(self, key: str, expected: str, found: str) -> InvalidInput:
+        return InvalidInput(f"column {self.path!r}: {PREFIX}{key} must be {expected}, found {found!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +17,12 @@ Buffer = bytes | npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class EncodedPage:
-    """`rows` is what `Page.length` holds."""
+    """`rows` is what `Page.length` holds. `items`: the items of an Arrow dictionary as binaries, one each."""
 
     layout: PageLayout
     buffers: Sequence[Buffer]
     rows: int
+    items: Any = None
 
 
 def large_chunks(version: FileVersion) -> bool:
