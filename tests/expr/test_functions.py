@@ -196,3 +196,28 @@ def test_arithmetic_in_predicates() -> None:
     assert rows(
         "t - d > CAST(3600 AS duration[s])", t=COLUMNS["t"], d=COLUMNS["d"].__class__(COLUMNS["d"])
     ) == [0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "expected"),
+    [
+        (pa.timestamp("s"), 1_577_836_800, "2020-01-01T00:00:00"),
+        (pa.timestamp("us"), 1_577_836_800_000_000, "2020-01-01T00:00:00"),
+        (pa.timestamp("us"), 1_577_836_800_500_000, "2020-01-01T00:00:00.500"),
+        (pa.timestamp("us"), 1_577_836_800_000_010, "2020-01-01T00:00:00.000010"),
+        (pa.timestamp("ns"), 1_000_000, "1970-01-01T00:00:00.001"),
+        (pa.timestamp("ns"), 1, "1970-01-01T00:00:00.000000001"),
+        (pa.timestamp("ms", "UTC"), 1_577_836_800_000, "2020-01-01T00:00:00Z"),
+        (pa.timestamp("ms", "America/New_York"), 1_577_836_800_020, "2019-12-31T19:00:00.020-05:00"),
+        (pa.date32(), 0, "1970-01-01"),
+        (pa.date64(), 0, "1970-01-01T00:00:00"),
+        (pa.time32("ms"), 1_500, "00:00:01.500"),
+        (pa.time64("ns"), 3_600_000_000_000, "01:00:00"),
+    ],
+)
+def test_times_as_text_have_the_form_of_the_official_package(kind: Any, given: int, expected: str) -> None:
+    """The expected texts were given by the official package for the same values."""
+    width = pa.int32() if kind.bit_width == 32 else pa.int64()
+    column = pa.array([given, None], width).cast(kind)
+    assert values("CAST(t AS string)", t=column) == [expected, None]
+    assert values("CAST(t AS large_string)", t=column) == [expected, None]

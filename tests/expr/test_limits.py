@@ -103,3 +103,29 @@ print(sorted(heavy & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("literal", ["{}", "'{}'"])
+def test_100_000_equalities_in_one_or_are_one_list(literal: str) -> None:
+    name = "s" if "'" in literal else "x"
+    text = " or ".join(f"{name} = {literal.format(number)}" for number in range(100_000))
+    node = parse_predicate(text, BATCH.schema).node
+    assert isinstance(node, In)
+    assert len(node.values) == 100_000
+
+
+@pytest.mark.parametrize(
+    "end", [" + 1", " AND x > 3", " IS TRUE", " OR x == 4", " OR x = 1.5", " OR s = 'q'", " OR x != 7", ""]
+)
+@pytest.mark.parametrize("form", ["x = {}", "x={}", '"x" = {}', "x  =  -{}"])
+def test_a_run_of_equalities_means_what_its_terms_mean(form: str, end: str) -> None:
+    terms = [form.format(number) for number in range(12)]
+    data = {"x": [None, *range(-14, 14)], "s": ["q", *["r"] * 28]}
+    apart = [*(f"({term})" for term in terms[:-1]), terms[-1]]
+    assert rows(" OR ".join(terms) + end, **data) == rows(" OR ".join(apart) + end, **data)
+
+
+def test_like_takes_a_bounded_number_of_wildcards() -> None:
+    with pytest.raises(InvalidExpression, match="256 separate %"):
+        parse_predicate(f"s LIKE '{'%a' * 2_000}'", BATCH.schema)
+    assert rows(f"s LIKE '{'%' * 2_000}b'", s=["ab", "ba"]) == [0]

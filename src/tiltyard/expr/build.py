@@ -46,6 +46,9 @@ MANY_EQUALITIES = 8
 """From this many `column = literal` in one OR on, they become one IN: one search instead of as many
 comparisons."""
 
+MAX_WILDCARDS = 256
+"""Separate `%` of a pattern: the time for a text grows with its length times their number."""
+
 UNKNOWN = Literal(None, BOOL)
 _ONE_ROW = pa.RecordBatch.from_arrays([pa.nulls(1)], [""])
 _EXACT = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_UP)
@@ -152,6 +155,8 @@ def and_(items: Sequence[Node]) -> Node:
 def or_(items: Sequence[Node]) -> Node:
     """Any of `items`; chains become one node."""
     flat = _flat(Or, items)
+    if len(flat) == 1:
+        return flat[0]
     return Or(tuple(flat), height=_height(*flat))
 
 
@@ -205,6 +210,22 @@ def in_plain(item: Node, members: list[int] | list[str]) -> Node:
     return In(item, values, False, test=test, height=_height(item))
 
 
+def with_equalities(items: list[Node], column: Node, values: list[int] | list[str]) -> list[Node]:
+    """Alternatives and `column = value` for many more values, all integers or all texts."""
+    wanted = Kind.INT if isinstance(values[0], int) else Kind.TEXT
+    if kind_of(column.type) is not wanted:
+        made = (
+            Literal(each, pa.string()) if isinstance(each, str) else whole_number(each) for each in values
+        )
+        return [*items, *(compare("=", column, value) for value in made)]
+    last = items[-1]
+    if isinstance(last, Compare) and last.op == "=" and last.left == column:
+        found = last.right.value if isinstance(last.right, Literal) else None
+        if type(found) is type(values[0]):
+            return [*items[:-1], in_plain(column, [found, *values])]
+    return [*items, in_plain(column, values)]
+
+
 def is_null(item: Node) -> Node:
     if isinstance(item, Literal):
         return Literal(item.value is None, BOOL)
@@ -227,8 +248,15 @@ def is_distinct(left: Node, right: Node) -> Node:
 def like_pattern(pattern: str, escape: str | None) -> str:
     """A LIKE pattern with its own escape character as one with backslashes; None means there is no escape."""
     parts: list[str] = []
+    wildcards = 0
     characters = iter(pattern)
     for character in characters:
+        if character == "%" and escape != "%":
+            if parts and parts[-1] == "%":
+                continue  # two of them mean no more than one
+            wildcards += 1
+            if wildcards > MAX_WILDCARDS:
+                raise Mismatch(f"a pattern of LIKE with more than {MAX_WILDCARDS} separate %")
         if character == escape:
             taken = next(characters, None)
             if taken is None:

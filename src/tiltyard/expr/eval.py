@@ -67,6 +67,8 @@ def scalar_of(literal: Literal) -> pa.Scalar:
     return pa.scalar(value, literal.type)
 
 
+_ZONE = r"(Z|[+-]\d\d:\d\d)?"
+
 # -- predicates ---------------------------------------------------------------------------------------
 
 
@@ -224,6 +226,8 @@ def cast_array(array: pa.Array, node: Cast) -> pa.Array:
     import pyarrow.compute as pc
 
     array = plain(array)
+    if kind_of(node.type) is Kind.TEXT and kind_of(array.type) in (Kind.INSTANT, Kind.TIME):
+        return _temporal_text(array).cast(node.type)
     via = _stepping_stone(array.type, node.type)
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
         array = pc.utf8_trim_whitespace(array)
@@ -245,6 +249,24 @@ def cast_array(array: pa.Array, node: Cast) -> pa.Array:
         if not node.lenient:
             raise _failed(node, error) from error
         return _cast_leniently(array, node.type, run)
+
+
+def _temporal_text(array: pa.Array) -> pa.Array:
+    """Dates and times in ISO 8601, with no more groups of three decimals than they need: the text that the
+    official package gives.
+    """
+    import pyarrow.compute as pc
+
+    if pa.types.is_date64(array.type):
+        array = array.cast(pa.timestamp("ms"))
+    found = array.cast(pa.string())
+    if pa.types.is_date32(array.type):
+        return found
+    found = pc.replace_substring(found, " ", "T", max_replacements=1)
+    if getattr(array.type, "tz", None) is not None:
+        found = pc.replace_substring_regex(found, r"([+-]\d\d)(\d\d)$", r"\1:\2")
+    found = pc.replace_substring_regex(found, rf"(\.\d{{3}}(?:\d{{3}})*?)(?:000)+{_ZONE}$", r"\1\2")
+    return pc.replace_substring_regex(found, rf"\.000{_ZONE}$", r"\1")
 
 
 def _stepping_stone(source: pa.DataType, target: pa.DataType) -> pa.DataType | None:

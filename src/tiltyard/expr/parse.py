@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -35,6 +35,8 @@ CACHED_CHARACTERS = 1 << 14
 
 MAX_PARENTHESES = 20_000
 """Levels of parentheses, calls and prefix operators of a text while it is read."""
+
+T = TypeVar("T")
 
 _Steps = Generator[Any, Any, Any]
 
@@ -113,7 +115,7 @@ class _Parser:
 
     # -- places in the text -----------------------------------------------------------------------
 
-    def made(self, at: int, make: Callable[..., Node], *args: Any) -> Node:
+    def made(self, at: int, make: Callable[..., T], *args: Any) -> T:
         """A node from a builder; what the builder refuses is refused at `at`."""
         try:
             return make(*args)
@@ -199,7 +201,14 @@ class _Parser:
     def chain(self, left: Node, level: int, name: str) -> _Steps:
         """All that one row of ANDs or ORs joins."""
         at, items = self.scan.at, [left]
-        while self.took(name):
+        while self.word() == name:
+            here = self.scan.at
+            run = self.scan.equalities(build.MANY_EQUALITIES) if level == _OR else None
+            if run is not None:
+                column = find_column(self.schema, [run[0]])
+                items = self.made(here, build.with_equalities, items, column, run[1])
+                continue
+            self.scan.advance()
             items.append((yield self.expression(level + 1)))
         return self.made(at, build.or_ if level == _OR else build.and_, items)
 

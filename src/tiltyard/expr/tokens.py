@@ -8,6 +8,7 @@ that whatever is refused is refused at its place.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from tiltyard.errors import InvalidExpression
 
@@ -51,6 +52,18 @@ _TEXTS = re.compile(rf"{_BLANK}'[^']*(?:''[^']*)*'{_BLANK}(?:,{_BLANK}'[^']*(?:'
 _ONE_TEXT = re.compile(r"'([^']*(?:''[^']*)*)'")
 
 _UNCLOSED = {"'": "a text literal", '"': "a quoted name", "`": "a quoted name", "/": "a comment"}
+
+
+_RUN_NAME = re.compile(r"""[oO][rR]\s+([^\W\d]\w*|"[^"]+")\s*=""")
+_RUN_LITERAL = re.compile(r"=\s*(?:(-?\d+)|'([^']*(?:''[^']*)*)')\s*(?=[oO][rR]\b|\)|\Z)")
+
+
+@lru_cache(16)
+def _run_pattern(name: str) -> re.Pattern[str]:
+    """`OR name = literal` again and again, all literals integers or all texts, up to the end of a term."""
+    start, end = rf"[oO][rR]\s+{re.escape(name)}\s*=\s*", r"\s*(?=[oO][rR]\b|\)|\Z)"
+    integers, texts = r"-?\d{1,18}+", r"'[^']*+(?:''[^']*+)*+'"
+    return re.compile(rf"(?:{start}{integers}{end})++|(?:{start}{texts}{end})++")
 
 
 def refuse(problem: str, text: str, position: int) -> InvalidExpression:
@@ -112,6 +125,31 @@ class Scanner:
         """Whether an opening parenthesis comes right after the current token."""
         match = _TOKEN.match(self.text, self._next)
         return match is not None and match.group("sign") == "("
+
+    def equalities(self, least: int) -> tuple[tuple[str, bool], list[int] | list[str]] | None:
+        """`OR name = literal` from the current token on, `least` times or more: the name (and whether it is
+        quoted) and the literals, which are all integers or all texts.
+
+        Afterwards the current token is the one behind them. None (and nothing moves) for anything else.
+        """
+        name = _RUN_NAME.match(self.text, self.at)
+        if name is None or name[1].upper() in RESERVED_WORDS:
+            return None
+        match = _run_pattern(name[1]).match(self.text, self.at)
+        if match is None:
+            return None
+        pairs = _RUN_LITERAL.findall(match.group() + ")")
+        if len(pairs) < least:
+            return None
+        is_quoted = name[1].startswith('"')
+        self._next = match.end()
+        self.advance()
+        found: list[int] | list[str]
+        if pairs[0][0]:
+            found = [int(number) for number, _ in pairs]
+        else:
+            found = [text.replace("''", "'") for _, text in pairs]
+        return (name[1][1:-1] if is_quoted else name[1], is_quoted), found
 
     def plain_list(self) -> list[int] | list[str] | None:
         """The rest of a parenthesis just opened, if it holds nothing but integers or nothing but texts.
