@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -178,6 +180,64 @@ def test_a_small_read_costs_three_system_calls_and_a_known_range_no_stat(tmp_pat
         plan.trace.clear()
         call()
         assert [name for name, _ in plan.trace] == steps
+
+
+def _pipe(path: Path) -> str:
+    os.mkfifo(path)
+    return "pipe"
+
+
+def _socket(path: Path) -> str:
+    os.mknod(path, stat.S_IFSOCK | 0o600)
+    return "socket"
+
+
+def _directory(path: Path) -> str:
+    path.mkdir()
+    return "directory"
+
+
+def _device(path: Path) -> str:
+    path.symlink_to("/dev/zero")
+    return "device|0 were recorded"
+
+
+@pytest.mark.parametrize("make", [_pipe, _socket, _directory, _device])
+def test_what_is_no_file_is_refused_at_once_and_named(
+    make: Callable[[Path], str], store: LocalStore, tmp_path: Path
+) -> None:
+    kind = make(tmp_path / "x")
+    calls: list[Callable[[], object]] = [
+        lambda: store.read("x"),
+        lambda: store.read("x", -4),
+        lambda: store.map("x"),
+        lambda: store.map("x", 2 << 20),
+    ]
+    if make is not _device:  # bytes that are asked for by place can be had from it
+        calls += [lambda: store.read("x", 0, 4), lambda: store.map("x", 10)]
+        calls += [lambda: store.read_ranges("x", [(0, 4)])]
+    for call in calls:
+        with pytest.raises(StoreError, match=f"x: .*({kind})"):
+            call()
+
+
+def test_a_hint_is_not_written_into_a_pipe(store: LocalStore, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x")
+    with pytest.raises(StoreError, match="pipe"):
+        store.write_hint("x", b"1")
+
+
+def test_files_are_read_rather_than_mapped_on_request(tmp_path: Path) -> None:
+    content = os.urandom(3 << 20)
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "x").write_bytes(content)
+    stores = [open_store(str(tmp_path), {"map": choice}) for choice in ("false", True)]
+    read, mapped = (store.at("t").map("x") for store in stores)
+    again = pickle.loads(pickle.dumps(stores[0])).at("t").map("x")
+    os.truncate(tmp_path / "t" / "x", 1 << 20)
+    assert read.to_pybytes() == again.to_pybytes() == content
+    assert mapped.slice(0, 1 << 20).to_pybytes() == content[: 1 << 20]
+    assert stores[0].identity != stores[1].identity
 
 
 def test_no_descriptor_is_lost(store: LocalStore) -> None:

@@ -17,17 +17,18 @@ from tiltyard.dataset.scanner import LanceScanner, ScannerBuilder, build
 from tiltyard.dataset.stats import LanceStats
 from tiltyard.dataset.tags import Tags
 from tiltyard.dataset.transaction import Transaction
-from tiltyard.errors import InvalidInput, ObjectNotFound, VersionNotFound
+from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound, VersionNotFound
 from tiltyard.format.flags import uses_stable_row_ids
 from tiltyard.table.scan import live_rows
 from tiltyard.table.snapshot import Snapshot, open_snapshot, read_snapshot
 from tiltyard.table.take import Taker
-from tiltyard.table.versions import list_versions
+from tiltyard.table.versions import VersionLocation, list_versions
 
 if TYPE_CHECKING:
     from typing import Self
 
     from tiltyard.session import Session
+    from tiltyard.store import Store
 
 NS_PER_S = 1_000_000_000
 TAKER_BYTES = 4096
@@ -115,13 +116,19 @@ class ReadFace(Handle):
         return _version_dict(self._snapshot)
 
     def versions(self) -> list[dict[str, Any]]:
-        """Number, time (local, without zone) and totals of every version there is, oldest first."""
+        """Number, time (local, without zone) and totals of every version there is, oldest first.
+
+        One whose manifest is damaged is listed with the time of that file, and what is wrong with it as
+        `damaged`.
+        """
         found = []
         for location in list_versions(self._store):
             try:
                 found.append(_version_dict(read_snapshot(self._store, self._session, location)))
             except ObjectNotFound:
                 continue  # removed while we looked
+            except CorruptFile as error:
+                found.append(_damaged_dict(self._store, location, error))
         return found
 
     def version_refs(self) -> list[dict[str, int]]:
@@ -316,14 +323,7 @@ class ReadFace(Handle):
         for fragment in snapshot.fragments:
             load_deletions(snapshot, fragment)
             for file in fragment.files:
-                rows = columns.open(fragment, file).num_rows
-                if fragment.physical_rows and rows != fragment.physical_rows:
-                    from tiltyard.errors import CorruptFile
-
-                    raise CorruptFile(
-                        f"holds {rows} rows, but fragment {fragment.id} has {fragment.physical_rows}",
-                        path=file.path,
-                    )
+                columns.open(fragment, file)
 
 
 def open_reference(root: Any, current: Snapshot, version: Any) -> Snapshot:
@@ -361,6 +361,11 @@ def _slice(given: slice) -> slice:
             raise InvalidInput("the slice's step must not be zero")
         parts.append(number)
     return slice(*parts)
+
+
+def _damaged_dict(store: Store, location: VersionLocation, error: CorruptFile) -> dict[str, Any]:
+    moment = datetime.fromtimestamp(store.stat(location.path).mtime_ns / NS_PER_S)
+    return {"version": location.version, "timestamp": moment, "metadata": {"damaged": str(error)}}
 
 
 def _version_dict(snapshot: Snapshot) -> dict[str, Any]:

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 MAX_BUFFERS_PER_WRITE = 1024  # buffers in one writev; IOV_MAX on Linux and macOS
 _F_FULLFSYNC = 51  # macOS
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_CLOEXEC
+# Without waiting for the other end of a pipe that stands where a file belongs.
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-_PATCH = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+_PATCH = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
 _FILE_MODE = 0o666  # less the process's umask
 _DIRECTORY_MODE = 0o777
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import stat as modes
 
 from tiltyard.errors import ObjectExists, ObjectNotFound, StoreError
 
@@ -16,8 +17,27 @@ _NEXT_STEP = {
     errno.ENFILE: "the machine has too many open files",
     errno.EIO: "the device reported an error: check the system's log",
     errno.ENAMETOOLONG: "use a shorter name",
+    errno.ESPIPE: "it is no file but a pipe: look at it, and move it away",
+    errno.ENXIO: "it is no file but a pipe, socket or device: look at it, and move it away",
+    errno.EISDIR: "it is no file but a directory: look at it, and move it away",
+    errno.ELOOP: "links lead to each other there: look at them, and move them away",
     errno.ESTALE: "the network file system lost the file: open the table again",
 }
+
+
+_KINDS = (
+    (modes.S_ISDIR, "a directory"),
+    (modes.S_ISFIFO, "a pipe"),
+    (modes.S_ISSOCK, "a socket"),
+    (modes.S_ISCHR, "a device"),
+    (modes.S_ISBLK, "a device"),
+)
+
+
+def no_file(mode: int, root: str, path: str) -> StoreError:
+    """A StoreError for something at root/path that is no file; `mode` as stat gives it."""
+    kind = next((kind for test, kind in _KINDS if test(mode)), "something else")
+    return StoreError(f"cannot read {root}/{path}: it is no file but {kind}: look at it, and move it away")
 
 
 def translated(error: OSError, verb: str, root: str, path: str) -> StoreError:

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tiltyard import runtime
-from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound
+from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound, StoreError
 from tiltyard.store.content import buffers_of
 from tiltyard.store.directory import Directory
 from tiltyard.store.exclusive import ExclusiveCreator
+from tiltyard.store.failures import no_file
 from tiltyard.store.paths import checked, checked_dir, joined, parent_of
 from tiltyard.store.protocol import MIN_MAP_BYTES, Created, Listing, Names, ObjectStat
 from tiltyard.store.streaming import LocalWriter
@@ -36,7 +37,9 @@ _LONGEST_PAUSE = 0.002
 class LocalStore:
     """A directory on this machine's file systems; it need not exist before the first write."""
 
-    def __init__(self, path: str, *, durable: bool = True, _directory: Directory | None = None) -> None:
+    def __init__(
+        self, path: str, *, durable: bool = True, mapped: bool = True, _directory: Directory | None = None
+    ) -> None:
         self._runtime = runtime.current()
         self._port: Port = self._runtime.port
         self._directory = _directory or Directory(self._port, path, durable)
@@ -44,14 +47,16 @@ class LocalStore:
         self._failures: dict[str, BaseException] = {}
         self._is_remote: bool | None = None
         self.uri = path
-        self.identity = "file://" + path
+        # What is cached of mapped files must not serve who wants none.
+        self.identity = "file://" + path if mapped else f"file://{path}?map=false"
         self.durable = durable
+        self.mapped = mapped
 
     def __repr__(self) -> str:
         return f"LocalStore({self.uri!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _reopen, (self.uri, self.durable)
+        return _reopen, (self.uri, self.durable, self.mapped)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -60,7 +65,7 @@ class LocalStore:
         fd = self._open(path)
         try:
             if start < 0 or length is None:
-                size = port.fstat(fd).st_size
+                size = self._size(fd, path)
                 if start < 0:
                     start = max(0, size + start)
                 if length is None:
@@ -70,7 +75,7 @@ class LocalStore:
             data = port.pread(fd, length, start)
             if len(data) != length:
                 raise _outside(self.uri, path, start, length, port.fstat(fd).st_size)
-        except CorruptFile:
+        except (CorruptFile, StoreError):
             raise
         except OSError as error:
             raise self._directory.refusal(error, "read", path) from error
@@ -88,7 +93,7 @@ class LocalStore:
                 if len(data) != length or start < 0:
                     raise _outside(self.uri, path, start, length, port.fstat(fd).st_size)
                 out.append(pa.py_buffer(data))
-        except CorruptFile:
+        except (CorruptFile, StoreError):
             raise
         except OSError as error:
             raise self._directory.refusal(error, "read", path) from error
@@ -105,18 +110,17 @@ class LocalStore:
                 if len(data) != size:
                     raise _wrong_size(self.uri, path, size, port.fstat(fd).st_size)
                 return pa.py_buffer(data)
-            facts = port.fstat(fd)
-            found = facts.st_size
+            found = self._size(fd, path)
             if size is not None and found != size:
                 raise _wrong_size(self.uri, path, size, found)
-            if found >= MIN_MAP_BYTES and modes.S_ISREG(facts.st_mode) and not self._remote():
+            if found >= MIN_MAP_BYTES and self.mapped and not self._remote():
                 with suppress(OSError):  # the number of maps is limited: then read
                     return port.map(fd, found)
             data = port.pread(fd, found, 0)
             if len(data) != found:
                 raise _wrong_size(self.uri, path, found, len(data))
             return pa.py_buffer(data)
-        except CorruptFile:
+        except (CorruptFile, StoreError):
             raise
         except OSError as error:
             raise self._directory.refusal(error, "read", path) from error
@@ -415,7 +419,7 @@ class LocalStore:
             return self
         below = f"{self.uri.rstrip('/')}/{path}"
         directory = Directory(self._port, below, self.durable, (self._directory, path))
-        return LocalStore(below, durable=self.durable, _directory=directory)
+        return LocalStore(below, durable=self.durable, mapped=self.mapped, _directory=directory)
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -424,6 +428,13 @@ class LocalStore:
             return self._port.open_read(checked(path), self._directory.handle())
         except OSError as error:
             raise self._directory.refusal(error, "read", path) from error
+
+    def _size(self, fd: int, path: str) -> int:
+        """Bytes of an open file; StoreError for what is none."""
+        facts = self._port.fstat(fd)
+        if not modes.S_ISREG(facts.st_mode):
+            raise no_file(facts.st_mode, self.uri, path)
+        return facts.st_size
 
     def _close(self, fd: int) -> None:
         """Give back a handle that was read from, locked, or whose content is safe: failing loses nothing."""
@@ -457,5 +468,5 @@ def _wrong_size(root: str, path: str, expected: int, found: int) -> CorruptFile:
     )
 
 
-def _reopen(path: str, durable: bool) -> LocalStore:
-    return LocalStore(path, durable=durable)
+def _reopen(path: str, durable: bool, mapped: bool) -> LocalStore:
+    return LocalStore(path, durable=durable, mapped=mapped)

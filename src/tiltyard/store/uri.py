@@ -16,7 +16,7 @@ from tiltyard.store.paths import checked_dir
 from tiltyard.store.protocol import Store
 
 DURABLE_VARIABLE = "TILTYARD_DURABLE"  # environment; 0 turns every fsync off, whatever the options say
-OPTIONS = ("durable",)
+OPTIONS = ("durable", "map")
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _OBJECT_STORES = (
@@ -31,10 +31,11 @@ def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
     """The store at a location, which need not exist yet.
 
     `uri`: a path (`~` and relative ones too), `file:///path`, `memory://name[/path]`, or `memory://` for a
-    new space. Options: `durable` (default True): whether writes are forced to the medium. Raises
+    new space. Options: `durable` (default True): whether writes are forced to the medium; `map` (default
+    True): whether large local files are mapped into memory rather than read. Raises
     InvalidUri, UnsupportedFeature for schemes that this version does not serve, InvalidInput for options.
     """
-    durable = _durable(options or {})
+    durable, mapped = _options(options or {})
     location = os.fspath(uri)
     if not isinstance(location, str):
         raise InvalidUri(f"a location must be text or a path, not {type(uri).__name__}")
@@ -43,11 +44,11 @@ def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
     scheme = _SCHEME.match(location)
     if scheme is None:
         _refuse_half_scheme(location)
-        return LocalStore(runtime.current().port.user_path(location), durable=durable)
+        return LocalStore(runtime.current().port.user_path(location), durable=durable, mapped=mapped)
     rest = location[scheme.end() :]
     match scheme.group(1).lower():
         case "file" | "file-object-store":
-            return LocalStore(_file_path(location, rest), durable=durable)
+            return LocalStore(_file_path(location, rest), durable=durable, mapped=mapped)
         case "memory":
             name, _, prefix = rest.partition("/")
             store = MemoryStore(memory_space(unquote(name)))
@@ -80,12 +81,13 @@ def _file_path(location: str, rest: str) -> str:
     return runtime.current().port.user_path("/" + unquote(path))
 
 
-def _durable(options: Mapping[str, Any]) -> bool:
+def _options(options: Mapping[str, Any]) -> tuple[bool, bool]:
     for name in options:
         if name not in OPTIONS:
             raise InvalidInput(f"unknown storage option {name!r}; {_nearest(str(name))}")
     durable = _truth("the storage option 'durable'", options.get("durable", True))
-    return _truth(DURABLE_VARIABLE, os.environ.get(DURABLE_VARIABLE) or "1") and durable
+    mapped = _truth("the storage option 'map'", options.get("map", True))
+    return _truth(DURABLE_VARIABLE, os.environ.get(DURABLE_VARIABLE) or "1") and durable, mapped
 
 
 def _truth(name: str, value: Any) -> bool:

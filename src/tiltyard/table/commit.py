@@ -67,6 +67,7 @@ from tiltyard.table.snapshot import (
 )
 from tiltyard.table.versions import (
     VersionLocation,
+    blocked,
     latest,
     latest_or_none,
     list_names,
@@ -376,6 +377,7 @@ class _Commit:
         landed = self._ours_at(location)
         if landed is not None:
             return landed
+        self._refuse_blocked(location)
         raise self._lost_creation()
 
     def _lost_creation(self) -> CommitConflict | TableAlreadyExists:
@@ -412,8 +414,10 @@ class _Commit:
             if self.strict:
                 raise
             return None  # the next round reads that version again, with all others since ours was planned
-        if landed is None and self.strict:
-            raise self._strict_lost(base.version, version)
+        if landed is None:
+            self._refuse_blocked(location)
+            if self.strict:
+                raise self._strict_lost(base.version, version)
         return landed
 
     def _restored(self) -> Manifest | None:
@@ -472,6 +476,13 @@ class _Commit:
                 version=location.version,
             ) from error
         return found if theirs is not None and self._is(theirs) else None
+
+    def _refuse_blocked(self, location: VersionLocation) -> None:
+        """Raise StoreError where what took our version is no file: no round gets past it."""
+        error = blocked(self.store, location)
+        if error is not None:
+            self.own_files.drop()
+            raise StoreError(f"nothing was committed: {error}") from error
 
     def _done(self, manifest: Manifest, location: VersionLocation, base: Manifest | None) -> Snapshot:
         """The version that is ours now. What fails from here on must not be taken for a failed commit."""

@@ -177,6 +177,8 @@ def _open_asof(store: Store, session: Session, asof: datetime) -> Snapshot:
             snapshot = read_snapshot(store, session, location)
         except ObjectNotFound:
             continue  # removed meanwhile
+        except CorruptFile as error:  # its time is not known: it may be the one
+            raise _damaged(store, session, location, error) from error
         # To the microsecond, as times are shown: the time listed for a version must find that version.
         if snapshot.manifest.timestamp_ns // 1_000 * 1_000 <= wanted_ns:
             return snapshot
@@ -269,17 +271,23 @@ def committed_snapshot(
 
 
 def _damaged(store: Store, session: Session, location: VersionLocation, error: CorruptFile) -> CorruptFile:
-    """The error with what a user needs next: the last version that can be read."""
-    older = [other for other in list_versions(store) if other.version < location.version]
+    """The error with what a user needs next: the last version that can be read, and how to go on from it."""
+    every = list_versions(store)
+    older = [other for other in every if other.version < location.version]
     for other in reversed(older[-MAX_GOOD_VERSION_PROBES:]):
         try:
             read_snapshot(store, session, other)
         except (CorruptFile, ObjectNotFound):
             continue
-        advice = f"the last good version before it is {other.version}: open that one, or restore it"
+        advice = f"the last good version before it is {other.version}: open that one by its number"
         break
     else:
         advice = "no older version can be read" if older else "there is no older version"
+    if older and every[-1].version == location.version:
+        advice += (
+            ". Nothing is written on top of a damaged version: to go on from the one before, look at "
+            f"{store.uri}/{location.path} and move it out of {names.VERSIONS_DIR}"
+        )
     return CorruptFile(
         f"the manifest of version {location.version} is damaged: {error}; {advice}", location.path
     )

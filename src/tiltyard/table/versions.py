@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tiltyard.errors import CorruptFile, ObjectNotFound, TableNotFound, VersionNotFound
+from tiltyard.errors import CorruptFile, ObjectNotFound, StoreError, TableNotFound, VersionNotFound
 from tiltyard.format import names
 from tiltyard.format.names import Naming
 from tiltyard.session import Session
@@ -143,9 +143,27 @@ def locate(store: Store, version: int) -> VersionLocation:
     raise not_found(store, version)
 
 
-def not_found(store: Store, version: int) -> TableNotFound | VersionNotFound:
-    """The error for a version that is not there: out of range, or removed meanwhile."""
-    present = [location.version for location in list_versions(store)]
+def blocked(store: Store, location: VersionLocation) -> StoreError | None:
+    """The error where something stands under a manifest's name that is no file; None where nothing does, or
+    a manifest.
+    """
+    name = location.path.rpartition("/")[2]
+    for _ in range(2):  # a version may come or go while we look; what is no file stays
+        if store.exists(location.path) or name not in store.list_names(names.VERSIONS_DIR):
+            return None
+    return StoreError(
+        f"{store.uri}/{location.path}, where the manifest of version {location.version} belongs, is no file "
+        "but a directory or a link that leads nowhere: look at it, and move it away"
+    )
+
+
+def not_found(store: Store, version: int) -> TableNotFound | VersionNotFound | StoreError:
+    """The error for a version that is not there: out of range, removed meanwhile, or no file."""
+    found = list_versions(store)
+    for location in found:
+        if location.version == version and (error := blocked(store, location)) is not None:
+            return error
+    present = [location.version for location in found]
     if not present:
         return TableNotFound(f"no Lance table at {store.uri}: {names.VERSIONS_DIR} holds no manifest")
     if 0 < version < present[0] and f"/{names.TREE_DIR}/" in store.uri:  # a branch begins where it was made
