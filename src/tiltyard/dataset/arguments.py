@@ -144,7 +144,7 @@ def wholes(name: str, value: Any, low: int = 0, high: int = MAX_U64) -> list[int
 
 def texts(name: str, value: Any) -> list[str]:
     """A list of texts, from any iterable of them that is no text itself."""
-    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise wrong(name, "a list of texts", value)
     found = list(value)
     if not all(type(each) is str and each.isascii() for each in found):

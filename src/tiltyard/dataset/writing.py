@@ -109,7 +109,7 @@ class WriteFace(Handle):
 
     def replace_schema_metadata(self, new_metadata: Mapping[str, str]) -> None:
         """Put this metadata in the place of the schema's."""
-        self._update(schema_metadata_updates=_map(new_metadata, True))
+        self._update(schema_metadata_updates=_map(arguments.text_map("new_metadata", new_metadata), True))
 
     def update_field_metadata(
         self, field_updates: Mapping[str, MapUpdates], *, replace: bool = False
@@ -124,7 +124,8 @@ class WriteFace(Handle):
 
     def replace_field_metadata(self, field_name: str, new_metadata: Mapping[str, str]) -> None:
         """Put this metadata in the place of a field's."""
-        self.update_field_metadata({arguments.text("field_name", field_name): new_metadata}, replace=True)
+        metadata = arguments.text_map("new_metadata", new_metadata)
+        self.update_field_metadata({arguments.text("field_name", field_name): metadata}, replace=True)
 
     def _update(self, **updates: Any) -> Snapshot:
         return self._commit_now(facts.UpdateConfig(**updates))

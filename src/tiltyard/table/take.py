@@ -6,7 +6,7 @@ A row number counts live rows over all fragments. Without stable row ids a row i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -284,11 +284,14 @@ def _flat(indices: Any) -> npt.NDArray[Any]:
         )
     elif isinstance(indices, np.ndarray):
         values = indices
-    elif not isinstance(indices, Iterable):
+    elif isinstance(indices, (str, bytes, Mapping)) or not isinstance(indices, Iterable):
         raise InvalidInput(f"rows are named by a list of numbers, as in [0, 5]; found {indices!r}")
     else:
         listed = indices if isinstance(indices, (Sequence, range)) else list(indices)
-        values = np.asarray(listed)
+        try:
+            values = np.asarray(listed)
+        except (ValueError, OverflowError) as error:
+            raise InvalidInput("row numbers must be a flat list of whole numbers") from error
         if values.dtype.kind == "f" and values.ndim == 1:  # numbers beyond 63 bits become floats
             values = np.array(listed, dtype=object)
     if values.ndim != 1:
