@@ -10,4 +10,5 @@ NB_MODULE(_encode, m) {
   tiltyard::bind_page(m);
   tiltyard::bind_hash(m);
   tiltyard::bind_crc(m);
+  tiltyard::bind_utf8(m);
 }

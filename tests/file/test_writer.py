@@ -567,3 +567,39 @@ def test_every_byte_of_the_pages_is_covered_by_a_checksum(tmp_path: Path) -> Non
         damaged[at + size // 2] ^= 1
         with pytest.raises(CorruptFile):
             FileReader(pa.py_buffer(bytes(damaged)), "bad", Session()).verify()
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+@pytest.mark.parametrize("shape", ["plain", "list", "dictionary", "packed"])
+def test_strings_that_are_not_utf8_are_refused_with_column_and_value(
+    kind: pa.DataType, shape: str, tmp_path: Path
+) -> None:
+    other = b"" if shape == "packed" else None
+    raw = pa.array([b"good", other, b"b\xffd", b"good"], pa.large_binary())
+    bad = raw.view(pa.large_string())
+    if kind != pa.large_string():
+        bad = bad.cast(kind)
+    schema = None
+    if shape == "list":
+        bad = pa.ListArray.from_arrays(pa.array([0, 2, 4], pa.int32()), bad)
+    elif shape == "dictionary":
+        if kind == pa.string_view():
+            pytest.skip("Arrow has no such dictionaries")
+        bad = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int8()), bad)
+    elif shape == "packed":
+        bad = pa.StructArray.from_arrays([bad], ["c"])
+        schema = pa.schema([pa.field("c", bad.type, metadata={"lance-encoding:packed": "true"})])
+    with pytest.raises(InvalidInput, match=r"'c.*UTF-8.*b\\xffd"):
+        write(pa.table([bad], schema=schema, names=None if schema else ["c"]), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bytes_that_no_row_shows_need_not_be_utf8(tmp_path: Path, peer: Peer) -> None:
+    data = pa.py_buffer(b"good\xff\xffgood")
+    offsets = pa.py_buffer(np.array([0, 4, 6, 10], np.int32))
+    hidden = pa.Array.from_buffers(
+        pa.string(), 3, [pa.array([True, False, True]).buffers()[1], offsets, data]
+    )
+    table = pa.table({"c": hidden, "after": ["ä", "€", "\U0001f600"]})
+    check(table, write(table, tmp_path), peer)
+    assert write(pa.table({"c": hidden.slice(2)}), tmp_path).exists()

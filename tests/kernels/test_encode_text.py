@@ -55,6 +55,62 @@ def test_a_chunk_has_the_bytes_of_the_format_description() -> None:
     assert out.tobytes().hex() == "10000000120000001200000015000000" + "6162636465" + "484848"
 
 
+WRONG = [
+    b"\x80", b"\xbf", b"\xc0\xaf", b"\xc1\xbf", b"\xe0\x9f\xbf", b"\xed\xa0\x80", b"\xf0\x8f\xbf\xbf",
+    b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80", b"\xff", b"\xc3", b"\xe6\x97", b"\xf0\x9f\x98", b"\xc3(",
+    b"\xe6\x97(", b"\xf0\x9f\x98(", b"\xe6\x97\xa5\xa5",
+]  # fmt: skip
+RIGHT = [
+    "",
+    "a",
+    "\x7f",
+    "\x80",
+    "\u07ff",
+    "\u0800",
+    "\ud7ff",
+    "\ue000",
+    "\uffff",
+    "\U00010000",
+    "\U0010ffff",
+]
+
+
+@FEW
+@given(
+    st.lists(st.one_of(st.sampled_from(RIGHT), st.text(max_size=40)), max_size=30),
+    st.lists(st.tuples(st.sampled_from(WRONG), st.integers(0, 30), st.integers(0, 40)), max_size=2),
+    st.integers(0, 5),
+)
+def test_text_that_is_not_utf8_is_found(
+    values: list[str], bad: list[tuple[bytes, int, int]], skip: int
+) -> None:
+    encoded = [value.encode() for value in values]
+    for wrong, at, inside in bad:
+        if encoded:
+            value = encoded[at % len(encoded)]
+            encoded[at % len(encoded)] = value[:inside] + wrong + value[inside:]
+    offsets, data = packed(encoded, skip)
+    assert native.invalid_text(data, offsets) == reference.invalid_text(data, offsets)
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+def test_wrong_bytes_are_found_at_every_place_of_a_stretch(wrong: bytes) -> None:
+    for lead in (0, 1, 2, 3, 29, 30, 31, 32, 33, 4093, 4094, 4095, 4096, 4097, 8190):
+        for filler in (b"x", "ä".encode()):
+            value = filler * (lead // len(filler)) + wrong
+            offsets, data = packed([filler * 50, value, filler])
+            assert native.invalid_text(data, offsets) == 1, (lead, filler)
+
+
+def test_a_character_that_two_values_share_is_in_neither() -> None:
+    data = np.frombuffer("xä".encode() * 100, np.uint8)
+    offsets = np.array([0, 3, 6, 8, 300], np.int64)
+    for kernels in BOTH:
+        assert kernels.invalid_text(data, offsets) == 2
+    with pytest.raises(ValueError, match="offsets"):
+        native.invalid_text(data, np.array([0, 301], np.int64))
+
+
 @FEW
 @given(texts, st.data())
 def test_gathering_is_equal(values: list[bytes], data: st.DataObject) -> None:

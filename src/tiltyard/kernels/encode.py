@@ -36,6 +36,7 @@ chunk_bits = _loops.chunk_bits
 variable_chunks = _loops.variable_chunks
 variable_encode = _loops.variable_encode
 copy_variable = _loops.copy_variable
+invalid_text = _loops.invalid_text
 fsst_train = _loops.fsst_train
 fsst_encode = _loops.fsst_encode
 dictionary_variable = _loops.dictionary_variable

@@ -96,9 +96,9 @@ def _coded(array: pa.DictionaryArray, nulls: U8, path: str) -> Coded:
     none = np.empty(0, np.uint8)
     plain = items.type
     if types.is_string(plain) or types.is_binary(plain):
-        return Coded(indices, text(items, none, 4))
+        return Coded(indices, text(items, none, 4, path))
     if types.is_large_string(plain) or types.is_large_binary(plain):
-        return Coded(indices, text(items, none, 8))
+        return Coded(indices, text(items, none, 8, path))
     return Coded(indices, fixed(items, none, path))
 
 

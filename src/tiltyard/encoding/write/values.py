@@ -22,6 +22,9 @@ U8 = npt.NDArray[np.uint8]
 U32 = npt.NDArray[np.uint32]
 I64 = npt.NDArray[np.int64]
 
+SHOWN_BYTES = 40
+"""Of a value that messages show."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
@@ -213,9 +216,9 @@ def _plain(array: Any, nulls: U8, path: str) -> Fixed | Text | Vectors:
         array = array.cast(pa.string() if types.is_string_view(arrow) else pa.binary())
         arrow = array.type
     if types.is_string(arrow) or types.is_binary(arrow):
-        return text(array, nulls, 4)
+        return text(array, nulls, 4, path)
     if types.is_large_string(arrow) or types.is_large_binary(arrow):
-        return text(array, nulls, 8)
+        return text(array, nulls, 8, path)
     return fixed(array, nulls, path)
 
 
@@ -254,8 +257,8 @@ def _filled_bits(bits: U8, count: int, nulls: U8) -> U8:
     return np.packbits(ones & (1 - nulls), bitorder="little")
 
 
-def text(array: Any, nulls: U8, width: int) -> Text:
-    """Strings or binaries, null slots without bytes."""
+def text(array: Any, nulls: U8, width: int, path: str) -> Text:
+    """Strings or binaries, null slots without bytes. Raises `InvalidInput` for strings that are not UTF-8."""
     offsets = list_offsets(array)
     buffer = array.buffers()[2]
     data = NO_BYTES if buffer is None else np.frombuffer(buffer, np.uint8)
@@ -265,6 +268,13 @@ def text(array: Any, nulls: U8, width: int) -> Text:
         if lengths[nulls != 0].any():
             lengths[nulls != 0] = 0
             offsets, data = gathered(data, offsets[:-1], lengths)
+    bad = kernels.invalid_text(data, offsets) if is_text else -1
+    if bad >= 0:
+        value = data[int(offsets[bad]) : int(offsets[bad + 1])].tobytes()
+        raise InvalidInput(
+            f"column {path!r}: value {bad} of {len(array)} values written together is not UTF-8: "
+            f"{value[:SHOWN_BYTES]!r}; write bytes as binary"
+        )
     return Text(offsets, data, width, is_text, nulls)
 
 

@@ -40,6 +40,7 @@ from tiltyard.kernels.reference.encode_text import (
     dictionary_variable,
     fsst_encode,
     fsst_train,
+    invalid_text,
     variable_chunks,
     variable_encode,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "fixed_stats",
     "fsst_encode",
     "fsst_train",
+    "invalid_text",
     "level_ends",
     "mark_nulls",
     "measure_lists",

@@ -32,6 +32,18 @@ def _check_offsets(offsets: I64, size: int) -> None:
     _require(int(offsets[-1]) <= size, "offsets end behind the data")
 
 
+def invalid_text(data: U8, offsets: I64) -> int:
+    """The first value that is not UTF-8; -1 when all are."""
+    _check_offsets(offsets, data.size)
+    body = data.tobytes()
+    for at, (begin, end) in enumerate(itertools.pairwise(offsets.tolist())):
+        try:
+            body[begin:end].decode()
+        except UnicodeDecodeError:
+            return at
+    return -1
+
+
 def variable_chunks(offsets: I64, width: int, target: int, max_items: int, chunk_items: I64) -> int:
     """Values per chunk by the rule of compression.md 6.1 into `chunk_items`; returns the number of chunks."""
     o = offsets.tolist()
