@@ -14,10 +14,25 @@ import pytest
 import tiltyard
 import tiltyard.lance as lance
 from tiltyard.dataset import arguments
-from tiltyard.errors import InvalidInput, TiltyardError, UnsupportedFeature, VersionNotFound, WrongType
+from tiltyard.errors import (
+    InvalidInput,
+    SchemaMismatch,
+    TiltyardError,
+    UnsupportedFeature,
+    VersionNotFound,
+    WrongType,
+)
 from tiltyard.lance.dataset import ColumnOrdering
-from tiltyard.lance.fragment import DataFile, FragmentMetadata, LanceFragment, write_fragments
+from tiltyard.lance.fragment import (
+    DataFile,
+    DeletionFile,
+    FragmentMetadata,
+    LanceFragment,
+    RowIdMeta,
+    write_fragments,
+)
 from tiltyard.lance.schema import LanceSchema
+from tiltyard.session import Limits
 
 DATA = pa.table({"a": pa.array(range(20)), "s": [f"x{i}" for i in range(20)]})
 FAST = {"durable": False}
@@ -124,6 +139,12 @@ def _reading() -> Iterator[Case]:
     yield "fragment.take", lambda path, junk: _fragment(path).take(junk), "pair, nothing, array"
     yield "fragment.head", lambda path, junk: _fragment(path).head(junk), "int"
     yield "fragment.to_table", lambda path, junk: _fragment(path).to_table(junk), "nothing, set"
+    yield "FragmentMetadata.from_json", lambda path, junk: FragmentMetadata.from_json(junk), ""
+    yield "DeletionFile.from_json", lambda path, junk: DeletionFile.from_json(junk), ""
+    yield "RowIdMeta.from_json", lambda path, junk: RowIdMeta.from_json(junk), ""
+    yield "RowIdMeta", lambda path, junk: RowIdMeta(junk), "bytes"
+    yield "Session", lambda path, junk: tiltyard.Session(junk), ""
+    yield "Limits", lambda path, junk: Limits(cache_bytes=junk), "int, huge"
     yield "open_table", lambda path, junk: tiltyard.open_table(junk), "text"
     yield (
         "open_table(freshness)",
@@ -434,3 +455,64 @@ def test_members_set_later_are_checked_by_the_commit(path: str) -> None:
     made.deleted_fragment_ids = 5  # type: ignore[assignment]
     with pytest.raises(WrongType, match="deleted_fragment_ids"):
         lance.LanceDataset.commit(path, made, read_version=1)
+
+
+def test_a_frame_whose_whole_numbers_have_gaps_is_told_what_to_do(path: str, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    ds = lance.write_dataset(DATA, tmp_path / "t.lance", storage_options=FAST)
+    frame = pandas.DataFrame({"a": [1.0, None]})
+    with pytest.raises(SchemaMismatch, match=r"frame.astype\({'a': 'Int64'}\)"):
+        ds.insert(frame)
+    ds.insert(frame.astype({"a": "Int64"}))
+    assert ds.to_table().column("a").to_pylist()[20:] == [1, None]
+
+
+class _Reader:
+    """Claims to be data, and gives what is none."""
+
+    schema = DATA.schema
+
+    def to_batches(self) -> list[int]:
+        return [5]
+
+
+class _Capsule:
+    def __arrow_c_stream__(self, requested_schema: object = None) -> int:
+        return 5
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        lambda: pa.RecordBatchReader.from_batches(DATA.schema, iter([5])),
+        lambda: pa.RecordBatchReader.from_batches(DATA.schema, iter([{"a": [1]}])),
+        _Reader,
+        _Capsule,
+        lambda: [None],
+        lambda: [{"a": 1}, 5],
+        lambda: [DATA, 5],
+        lambda: iter([{"a": 1}, {"a": "x"}]),
+        lambda: {"a": {1, 2}},
+        lambda: {"\ud800": [1]},
+        lambda: {"a": [Thing()]},
+        lambda: {"a": np.zeros((2, 2, 2))},
+        lambda: pa.array([1]),
+    ],
+)
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_data_that_is_none_is_told_and_changes_nothing(path: str, data: Callable[[], Any], mode: str) -> None:
+    before = _files(path)
+    with pytest.raises(InvalidInput):
+        lance.write_dataset(data(), path, mode=mode)
+    assert [each[:2] for each in _files(path)] == [each[:2] for each in before]
+
+
+def test_what_a_callers_iterator_raises_comes_through(path: str) -> None:
+    def broken() -> Iterator[Any]:
+        yield DATA
+        raise RuntimeError("the source went away")
+
+    before = [each[0] for each in _files(path)]
+    with pytest.raises(RuntimeError, match="went away"):
+        lance.write_dataset(broken(), path, mode="append")
+    assert [each[0] for each in _files(path)] == before

@@ -144,11 +144,14 @@ def wholes(name: str, value: Any, low: int = 0, high: int = MAX_U64) -> list[int
 
 def texts(name: str, value: Any) -> list[str]:
     """A list of texts, from any iterable of them that is no text itself."""
-    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+    if type(value) is not list and (
+        isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable)
+    ):
         raise wrong(name, "a list of texts", value)
     found = list(value)
-    if not all(type(each) is str and each.isascii() for each in found):
-        return [text(f"{name}[{at}]", each) for at, each in enumerate(found)]
+    for each in found:
+        if type(each) is not str or not each.isascii():
+            return [text(f"{name}[{at}]", one) for at, one in enumerate(found)]
     return found
 
 
@@ -183,6 +186,8 @@ def columns(name: str, value: Any) -> list[str] | dict[str, str] | None:
     """Columns of a scan or take: names, or a map from names to SQL; None is all of them."""
     if value is None:
         return None
+    if type(value) is list:
+        return texts(name, value)
     if isinstance(value, Mapping):
         return text_map(name, value)
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):

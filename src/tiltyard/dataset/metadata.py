@@ -100,7 +100,12 @@ class DeletionFile:
     @staticmethod
     def from_json(data: str) -> DeletionFile:
         """The inverse of `json`."""
-        return DeletionFile(**json.loads(data))
+        try:
+            found = DeletionFile(**json.loads(data))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput(f"this is not the JSON form of a deletion file: {error!r}") from error
+        found.to_fact()
+        return found
 
     def path(self, fragment_id: int, base_uri: str | None = None) -> str:
         """The file's path below the table's root, or below `base_uri`."""
@@ -142,9 +147,10 @@ class _Sequence:
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> Any:
         """The inverse of `asdict`. Raises `UnsupportedFeature` for sequences that lie in another file."""
+        arguments.mapping(f"the form of {cls.__name__}", value)
         for key in (cls._key, cls._key.lower(), cls._key.capitalize()):
             if key in value:
-                return cls(bytes(value[key]))
+                return cls(bytes(arguments.wholes(key, value[key], 0, 255)))
         raise UnsupportedFeature(
             f"{cls.__name__} of the form {sorted(value)} is not supported; only inline ones are"
         )
@@ -152,7 +158,11 @@ class _Sequence:
     @classmethod
     def from_json(cls, data: str) -> Any:
         """The inverse of `json`."""
-        return cls.from_dict(json.loads(data))
+        try:
+            value = json.loads(data)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput(f"this is not the JSON form of a {cls.__name__}: {error!r}") from error
+        return cls.from_dict(value)
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and self.data == other.data
@@ -226,6 +236,7 @@ class FragmentMetadata:
         """
         try:
             value = json.loads(json_data) if isinstance(json_data, (str, bytes)) else json_data
+            arguments.mapping("the JSON form of a fragment", value)
             deletion = value.get("deletion_file")
             row_ids = value.get("row_id_meta")
             created = value.get("created_at_version_meta")
@@ -242,7 +253,9 @@ class FragmentMetadata:
                 else RowDatasetVersionMeta.from_dict(updated),
                 overlays=value.get("overlays") or [],
             )
-        except (AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
+        except (InvalidInput, UnsupportedFeature):
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise InvalidInput(f"this is not the JSON form of a fragment: {error!r}") from error
 
     @classmethod

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+from tiltyard.errors import InvalidInput, WrongType
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -30,3 +32,11 @@ class Limits:
     offset_limit: int = INT32_MAX
     null_bytes: int = 1 * GIB
     parallel_bytes: int = 4 * MIB
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise WrongType(f"{each.name} must be a whole number, found a {type(value).__name__}")
+            if value < 0:
+                raise InvalidInput(f"{each.name} must be non-negative, found {value}")

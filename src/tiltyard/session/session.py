@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tiltyard import runtime
+from tiltyard.errors import WrongType
 from tiltyard.session.arena import Arena
 from tiltyard.session.cache import ByteCache
 from tiltyard.session.limits import Limits
@@ -14,6 +15,8 @@ class Session:
     """What operations share: `.cache` (by key), `.maps` (whole files), `.arena` (memory), `.limits`."""
 
     def __init__(self, limits: Limits | None = None) -> None:
+        if limits is not None and not isinstance(limits, Limits):
+            raise WrongType(f"limits must be a Limits, found a {type(limits).__name__}")
         self.limits = Limits() if limits is None else limits
         self.cache = ByteCache(self.limits.cache_bytes)
         self.maps = ByteCache(self.limits.map_bytes, self.limits.map_files)

@@ -284,10 +284,12 @@ def _flat(indices: Any) -> npt.NDArray[Any]:
         )
     elif isinstance(indices, np.ndarray):
         values = indices
-    elif isinstance(indices, (str, bytes, Mapping)) or not isinstance(indices, Iterable):
+    elif type(indices) is not list and (
+        isinstance(indices, (str, bytes, Mapping)) or not isinstance(indices, Iterable)
+    ):
         raise InvalidInput(f"rows are named by a list of numbers, as in [0, 5]; found {indices!r}")
     else:
-        listed = indices if isinstance(indices, (Sequence, range)) else list(indices)
+        listed = indices if isinstance(indices, (list, Sequence)) else list(indices)
         try:
             values = np.asarray(listed)
         except (ValueError, OverflowError) as error:
