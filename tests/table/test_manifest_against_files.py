@@ -116,6 +116,23 @@ def test_a_data_file_outside_of_the_table_is_refused(path: str, table: str) -> N
     refused(lambda: dataset.take([0]), "is no path below a directory")
 
 
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (lambda m: m.fragments[0].files[0].fields.__setitem__(1, 0), "a field twice"),
+        (lambda m: m.fragments[0].files[0].fields.pop(), "fields and"),
+        (lambda m: m.fragments[0].files[0].column_indices.__setitem__(0, 99), "in column 99 of"),
+        (lambda m: setattr(m.fragments[0].files[0], "base_id", 7), "under base path 7"),
+    ],
+    ids=["field twice", "fewer fields", "no such column", "no such base"],
+)
+def test_what_a_manifest_says_of_a_data_file_is_checked(how: Change, said: str, table: str) -> None:
+    change(table, how)
+    dataset = lance.dataset(table)
+    refused(lambda: dataset.to_table(), said)
+    refused(lambda: dataset.take([0]), said)
+
+
 # -- against the files ---------------------------------------------------------------------------
 
 

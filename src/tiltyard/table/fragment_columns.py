@@ -131,6 +131,13 @@ class FragmentColumns:
                         f"{len(file.fields)} fields and {len(file.column_indices)} columns",
                         path=self._snapshot.location.path,
                     )
+                held = [id for id in file.fields if id >= 0]
+                if len(set(held)) < len(held):
+                    raise CorruptFile(
+                        f"the manifest of version {self._snapshot.version} gives data file {file.path} "
+                        "a field twice",
+                        path=self._snapshot.location.path,
+                    )
             found = layout_of(fragment.files, self.fields)
             if len(self._layouts) < LAYOUTS_KEPT:
                 self._layouts[key] = found
