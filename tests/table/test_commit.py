@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -395,6 +396,25 @@ def test_only_the_first_of_many_commits_waits_for_a_stalled_turnstile(tmp_path: 
             mine = transaction(Append((new_fragment(f"a{number}"),)), latest.version)
             latest = commit(FaultyStore(store, plan), mine, session=session, base=latest)
     assert plan.calls("turnstile") == 1
+
+
+def test_a_turnstile_that_changes_hands_is_waited_for(tmp_path: Path) -> None:
+    """Its holders raise the hint; here one does so again and again, until it leaves."""
+    store = open_store(str(tmp_path / "t"), {"durable": False})
+    base, plan, rises = create(store), Plan(), 4
+
+    class Busy(FaultyStore):
+        def turnstile(self, directory: str, seconds: float) -> Any:
+            store.write_hint(names.HINT_PATH, names.hint_body(100 + self.plan.calls("turnstile")))
+            if self.plan.calls("turnstile") == rises:
+                holder.close()
+            return super().turnstile(directory, seconds)
+
+    holder = ExitStack()
+    with holder:
+        assert holder.enter_context(store.turnstile(names.VERSIONS_DIR, 1.0))
+        assert append(base, "a", Busy(store, plan)).version == 2
+    assert plan.calls("turnstile") == rises + 1
 
 
 def test_a_lost_version_makes_a_commit_queue_again(tmp_path: Path) -> None:

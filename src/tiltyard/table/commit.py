@@ -73,6 +73,7 @@ from tiltyard.table.versions import (
     list_names,
     list_versions,
     locate,
+    read_hint,
 )
 
 MAX_RETRIES = 20
@@ -85,7 +86,10 @@ TIMEOUT_SECONDS = 30.0
 """Time for all rounds; the first is never cut short."""
 
 TURNSTILE_SECONDS = 0.1
-"""How long a round queues for its turn; then it goes on without."""
+"""How long a round queues for a turn at a turnstile that does not change hands; then it goes on without."""
+
+MAX_TURNSTILE_WAITS = 30
+"""How often it queues again while the turnstile changes hands."""
 
 STALLED_SECONDS = 1.0
 """How long after a wait in vain a process commits without queueing first; a lost version makes it queue
@@ -310,27 +314,41 @@ class _Commit:
     def _queue(self, turn: ExitStack, lost: bool) -> bool:
         """Wait for our turn at the turnstile, held by `turn`; whether it came.
 
-        Whoever holds it may have stalled: the wait is short, and the following commits do not wait again.
+        Whoever holds it may have stalled. Only its holders write the hint: while that rises it changes hands,
+        and going on without a turn would waste work of theirs and ours. Else one short wait is all, and the
+        following commits do not wait again.
         """
         cache, key = self.session.cache, (self.store.identity, names.VERSIONS_DIR, "stalled turnstile", "")
         asked = runtime.monotonic()
         waited_at: float | None = cache.get(key)
         if not lost and waited_at is not None and asked - waited_at < STALLED_SECONDS:
             return False
-        attempt = ExitStack()
-        try:
-            ours = attempt.enter_context(self.store.turnstile(names.VERSIONS_DIR, TURNSTILE_SECONDS))
-        except StoreError:
-            ours = False  # it only saves work
-        if ours:
-            turn.push(attempt)
-            cache.drop(key)
-            return True
-        attempt.close()
-        now = runtime.monotonic()
-        if now - asked >= TURNSTILE_SECONDS / 2:  # less: a store without a turnstile
-            cache.put(key, now, STALLED_BYTES)
+        hint = self._hint()
+        for _ in range(MAX_TURNSTILE_WAITS):
+            attempt = ExitStack()
+            try:
+                ours = attempt.enter_context(self.store.turnstile(names.VERSIONS_DIR, TURNSTILE_SECONDS))
+            except StoreError:
+                ours = False  # it only saves work
+            if ours:
+                turn.push(attempt)
+                cache.drop(key)
+                return True
+            attempt.close()
+            now = runtime.monotonic()
+            if now - asked < TURNSTILE_SECONDS / 2:
+                return False  # a store without a turnstile
+            before, hint = hint, self._hint()
+            if hint == before:
+                break
+        cache.put(key, now, STALLED_BYTES)
         return False
+
+    def _hint(self) -> int | None:
+        try:
+            return read_hint(self.store)
+        except StoreError:
+            return None
 
     def _strictly_landed(self, base: Snapshot) -> Snapshot | None:
         """The version after `base`, if it is this very transaction."""
