@@ -12,7 +12,13 @@ import pytest
 
 import tiltyard.lance as lance
 from peer import Peer
-from tiltyard.errors import InvalidInput, SchemaMismatch, TableAlreadyExists, UnsupportedFeature
+from tiltyard.errors import (
+    BatchTooLarge,
+    InvalidInput,
+    SchemaMismatch,
+    TableAlreadyExists,
+    UnsupportedFeature,
+)
 
 TABLE = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "s": ["a", None, "c"]})
 
@@ -145,3 +151,68 @@ def test_memory_tables_work_alike() -> None:
     ds = lance.write_dataset(TABLE, "memory://write-dataset-test/t")
     ds.delete("id = 1")
     assert lance.dataset("memory://write-dataset-test/t").to_table()["id"].to_pylist() == [2, 3]
+
+
+def test_views_are_written_as_plain_types_at_any_depth(path: str, peer: Peer) -> None:
+    view = pa.array(["a", "b", "c"]).cast(pa.string_view())
+    plain = pa.array(["a", "b", "c"])
+    ends = pa.array([0, 1, 3], pa.int32())
+
+    def table(leaf: pa.Array) -> pa.Table:
+        struct = pa.StructArray.from_arrays([leaf], ["f"])
+        return pa.table(
+            {
+                "list": pa.ListArray.from_arrays(ends, leaf),
+                "structs": pa.ListArray.from_arrays(ends, struct),
+                "map": pa.MapArray.from_arrays(ends, plain, leaf),
+                "keys": pa.MapArray.from_arrays(ends, leaf, pa.array([b"x", b"y", None], pa.binary_view())),
+            }
+        )
+
+    ds = lance.write_dataset(table(view), path)
+    ds = lance.write_dataset(table(plain), path, mode="append")
+    assert ds.to_table().to_pylist() == 2 * table(plain).to_pylist()
+    assert peer("lance.dataset(p).to_table().to_pylist()", p=path) == ds.to_table().to_pylist()
+
+
+def test_ordered_dictionaries_are_taken_and_their_order_is_not_kept(path: str, peer: Peer) -> None:
+    def table(ordered: bool) -> pa.Table:
+        indices = pa.array([0, 1, None], pa.int8())
+        return pa.table({"d": pa.DictionaryArray.from_arrays(indices, pa.array(["z", "a"]), ordered=ordered)})
+
+    ds = lance.write_dataset(table(True), path)
+    ds = lance.write_dataset(table(True), path, mode="append")
+    ds = lance.write_dataset(table(False), path, mode="append")
+    assert ds.schema == table(False).schema
+    assert ds.to_table()["d"].to_pylist() == ["z", "a", None] * 3
+    assert peer("lance.dataset(p).to_table()['d'].to_pylist()", p=path) == ["z", "a", None] * 3
+
+
+def test_files_whose_dictionaries_do_not_fit_together_are_read_batch_by_batch(path: str, peer: Peer) -> None:
+    def table(letter: str) -> pa.Table:
+        items = pa.array([f"{letter}{n}" for n in range(100)])
+        return pa.table({"d": pa.DictionaryArray.from_arrays(pa.array(range(100), pa.int8()), items)})
+
+    lance.write_dataset(table("a"), path)
+    ds = lance.write_dataset(table("b"), path, mode="append")
+    right = table("a")["d"].to_pylist() + table("b")["d"].to_pylist()
+    assert ds.to_table()["d"].to_pylist() == right
+    assert peer("lance.dataset(p).to_table()['d'].to_pylist()", p=path) == right
+    assert ds.take([1, 150])["d"].to_pylist() == ["a1", "b50"]
+    with pytest.raises(BatchTooLarge, match=r"'d'.*int8"):
+        ds.scanner(order_by=["d"]).to_table()
+    with pytest.raises(BatchTooLarge, match=r"'d'.*int8"):
+        ds.take([150, 1])
+
+
+@pytest.mark.parametrize("place", ["top", "struct", "list"])
+def test_names_with_a_nul_character_are_refused(place: str, path: str) -> None:
+    kind = pa.int32()
+    if place != "top":
+        kind = pa.struct([("a\0b", kind)])
+    if place == "list":
+        kind = pa.list_(kind)
+    name = "a\0b" if place == "top" else "c"
+    with pytest.raises(InvalidInput, match="NUL"):
+        lance.write_dataset(pa.schema([(name, kind)]).empty_table(), path)
+    assert not Path(path).exists()

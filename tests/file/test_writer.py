@@ -11,10 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from one_file import check, with_metadata, write
 from peer import Peer
-from tables_alike import difference, same
 from tiltyard.errors import InvalidInput, SchemaMismatch, UnsupportedFeature
-from tiltyard.file import open_file
 from tiltyard.file.writer import FileWriter, WriteLimits
 from tiltyard.format.schema import Schema
 from tiltyard.format.version import FileVersion
@@ -22,14 +21,6 @@ from tiltyard.session import Session
 from tiltyard.store import open_store
 from typematrix import Entry, sample
 
-READ = """
-reader = lance.file.LanceFileReader(path)
-whole = reader.read_all(batch_size=whole_batch).to_table()
-part = reader.read_range(start, count, batch_size=333).to_table()
-rows = reader.take_rows(taken).to_table()
-result = [whole.replace_schema_metadata(None), part.replace_schema_metadata(None),
-rows.replace_schema_metadata(None)]
-"""
 PEER_SIZE = """
 import os
 with lance.file.LanceFileWriter(path, table.schema, version=version) as writer:
@@ -37,53 +28,6 @@ with lance.file.LanceFileWriter(path, table.schema, version=version) as writer:
         writer.write_batch(batch)
 result = os.path.getsize(path)
 """
-
-
-def write(
-    table: pa.Table,
-    directory: Path,
-    version: str = "2.2",
-    *,
-    batch: int | None = None,
-    page_bytes: int | None = None,
-) -> Path:
-    """One data file with the table; small pages where asked for."""
-    limits = WriteLimits(page_bytes=page_bytes) if page_bytes else None
-    name = f"{len(list(directory.iterdir())) if directory.exists() else 0}-{version}.lance"
-    store = open_store(str(directory))
-    schema = Schema.from_arrow(table.schema)
-    with FileWriter(store, name, schema, version=FileVersion(version), limits=limits) as writer:
-        for each in table.to_batches(max_chunksize=batch):
-            writer.write(each)
-        assert writer.rows == table.num_rows
-        written = writer.close()
-    path = directory / name
-    assert written.size == path.stat().st_size
-    assert (written.path, written.version) == (name, FileVersion(version))
-    return path
-
-
-def check(table: pa.Table, path: Path, peer: Peer) -> None:
-    """The official reader gives the table back: in odd batches, a range, scattered rows."""
-    start, count = table.num_rows // 3, table.num_rows // 3
-    rng = np.random.default_rng(table.num_rows)
-    taken = sorted(rng.choice(table.num_rows, min(table.num_rows, 40), replace=False).tolist())
-    found = peer(
-        "import lance.file" + READ, path=str(path), whole_batch=997, start=start, count=count, taken=taken
-    )
-    picked = pa.concat_tables([table.slice(row, 1) for row in taken])
-    for got, wanted in zip(found, (table, table.slice(start, count), picked), strict=True):
-        wanted = pa.table([normal(column) for column in wanted.columns], names=wanted.column_names)
-        got = pa.table(got.columns, names=got.column_names)
-        assert same(got, wanted), difference(got, wanted)
-
-
-def normal(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Storage of extension types and plain text for views: what a file gives back."""
-    if isinstance(column.type, pa.BaseExtensionType):
-        return pa.chunked_array([chunk.storage for chunk in column.chunks])
-    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-    return column.cast(views[column.type]) if column.type in views else column
 
 
 def pairs() -> list[Any]:
@@ -170,10 +114,6 @@ def test_the_structural_encoding_can_be_asked_for(
     check(table, write(table, tmp_path, version), peer)
 
 
-def with_metadata(table: pa.Table, metadata: dict[str, str]) -> pa.Table:
-    return table.cast(pa.schema([field.with_metadata(metadata) for field in table.schema]))
-
-
 COMPRESSIONS = [
     {"compression": "none"},
     {"compression": "zstd", "compression-level": "7"},
@@ -191,50 +131,6 @@ COMPRESSIONS = [
 def test_compression_can_be_asked_for(keys: dict[str, str], version: str, tmp_path: Path, peer: Peer) -> None:
     table = with_metadata(everything(1500), {f"lance-encoding:{key}": value for key, value in keys.items()})
     check(table, write(table, tmp_path, version), peer)
-
-
-@pytest.mark.parametrize(
-    ("key", "values"),
-    [
-        ("compression", ["brotli", ""]),
-        ("compression-level", ["high", "1.5", "", "23", "99999999999"]),
-        ("rle-threshold", ["x", "-1", "1.5", "nan", "inf"]),
-        ("dict-divisor", ["0", "-1", "1.5", ""]),
-        ("dict-size-ratio", ["0", "2", "nan", "inf", "x"]),
-        ("dict-values-compression-level", ["x", "23"]),
-        ("minichunk-size", ["0", "-5", "x", "99999999999999999999"]),
-        ("bss", ["maybe"]),
-    ],
-)
-def test_a_wish_without_meaning_is_refused_with_column_and_key(
-    key: str, values: list[str], tmp_path: Path
-) -> None:
-    for value in values:
-        table = with_metadata(pa.table({"c": ["x"] * 200}), {f"lance-encoding:{key}": value})
-        with pytest.raises(InvalidInput, match=f"'c'.*{key}"):
-            write(table, tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    "array",
-    [
-        pa.array([[1]]),
-        pa.array([[{"a": 1}]]),
-        pa.array([{"below": [[1]]}]).field(0),
-        pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int32())),
-        pa.array([[{"a": 1}]], pa.list_(pa.struct([("a", pa.int8())]), 1)),
-    ],
-    ids=lambda array: str(array.type),
-)
-def test_packing_is_for_structs(array: pa.Array, tmp_path: Path) -> None:
-    packed = {"lance-encoding:packed": "true"}
-    with pytest.raises(UnsupportedFeature, match=r"'c'.*packed.*list|'c'.*packed.*map"):
-        write(with_metadata(pa.table({"c": array}), packed), tmp_path)
-    inner = pa.field("below", array.type, metadata=packed)
-    nested = pa.table({"c": pa.StructArray.from_arrays([array], fields=[inner])})
-    with pytest.raises(UnsupportedFeature, match=r"'c\.below'.*packed"):
-        write(nested, tmp_path)
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
@@ -280,64 +176,6 @@ def test_dictionaries_that_differ_from_batch_to_batch(tmp_path: Path, peer: Peer
         write(pa.table({"c": pa.chunked_array(chunks)}), tmp_path),
         peer,
     )
-
-
-def numbered(low: int, high: int, index: pa.DataType) -> pa.Array:
-    """A dictionary array with the items low to high, each used once."""
-    numbers = pa.array(range(high - low), pa.int64()).cast(index)
-    return pa.DictionaryArray.from_arrays(numbers, pa.array([f"item {n}" for n in range(low, high)]))
-
-
-@pytest.mark.parametrize(("index", "most"), [(pa.int8(), 128), (pa.uint8(), 256), (pa.int16(), 32768)])
-@pytest.mark.parametrize("nest", [False, True])
-def test_dictionary_values_of_a_file_that_its_index_cannot_number_are_refused(
-    index: pa.DataType, most: int, nest: bool, tmp_path: Path, peer: Peer
-) -> None:
-    def table(rows: int) -> pa.Table:
-        parts = [numbered(0, most // 2, index), numbered(most // 2, rows, index)]
-        if nest:
-            parts = [pa.StructArray.from_arrays([part], ["d"]) for part in parts]
-        return pa.table({"c": pa.chunked_array(parts)})
-
-    found = peer(
-        "import lance.file\nresult = lance.file.LanceFileReader(p).read_all(batch_size=1 << 16).to_table()",
-        p=str(write(table(most), tmp_path)),
-    )
-    assert found["c"].to_pylist() == table(most)["c"].to_pylist()
-    with pytest.raises(InvalidInput, match=rf"'{'d' if nest else 'c'}'.* {most + 1} .*{index}.*wider index"):
-        write(table(most + 1), tmp_path / "refused")
-    assert not (tmp_path / "refused").exists() or not list((tmp_path / "refused").iterdir())
-
-
-@pytest.mark.parametrize("values", [pa.string(), pa.int64(), pa.float32(), pa.bool_()])
-def test_pages_that_bring_the_same_dictionary_count_it_once(values: pa.DataType, tmp_path: Path) -> None:
-    count = 2 if values == pa.bool_() else 100
-    items = pa.array(range(count)).cast(values)
-    rng = np.random.default_rng(5)
-    picked = [None if n % 9 == 4 else int(n) for n in rng.integers(0, count, 3000)]
-    column = pa.DictionaryArray.from_arrays(pa.array(picked, pa.int8()), items)
-    path = write(pa.table({"c": column}), tmp_path, page_bytes=64)
-    reader = open_file(open_store(str(tmp_path)), path.name, session=Session())
-    assert reader.read(reader.schema.fields, None, slice(None))[0].to_pylist() == column.to_pylist()
-    rows = rng.integers(0, 3000, 50)
-    found = reader.read(reader.schema.fields, None, rows)[0]
-    assert found.to_pylist() == column.take(pa.array(rows)).to_pylist()
-    assert len(found.dictionary) <= 128
-
-
-def test_dictionaries_with_null_items_become_one_page(tmp_path: Path, peer: Peer) -> None:
-    parts = [
-        pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 1], pa.int8()), pa.array([f"{n}", None, "x"]))
-        for n in range(60)
-    ]
-    table = pa.table({"c": pa.chunked_array(parts)})
-    found = peer(
-        "import lance.file\nreader = lance.file.LanceFileReader(p)\n"
-        "result = len(reader.metadata().columns[0].pages), reader.read_all().to_table()",
-        p=str(write(table, tmp_path)),
-    )
-    assert found[0] == 1
-    assert found[1]["c"].to_pylist() == table["c"].to_pylist()
 
 
 def test_a_slice_of_a_long_dictionary_keeps_only_what_it_uses(tmp_path: Path, peer: Peer) -> None:
@@ -550,7 +388,6 @@ def test_a_dictionary_whose_rows_are_all_hidden_comes_back(tmp_path: Path) -> No
 def test_every_byte_of_the_pages_is_covered_by_a_checksum(tmp_path: Path) -> None:
     from tiltyard.errors import CorruptFile
     from tiltyard.file.reader import FileReader
-    from tiltyard.session import Session
 
     path = write(everything(600), tmp_path)
     good = path.read_bytes()
@@ -567,39 +404,3 @@ def test_every_byte_of_the_pages_is_covered_by_a_checksum(tmp_path: Path) -> Non
         damaged[at + size // 2] ^= 1
         with pytest.raises(CorruptFile):
             FileReader(pa.py_buffer(bytes(damaged)), "bad", Session()).verify()
-
-
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
-@pytest.mark.parametrize("shape", ["plain", "list", "dictionary", "packed"])
-def test_strings_that_are_not_utf8_are_refused_with_column_and_value(
-    kind: pa.DataType, shape: str, tmp_path: Path
-) -> None:
-    other = b"" if shape == "packed" else None
-    raw = pa.array([b"good", other, b"b\xffd", b"good"], pa.large_binary())
-    bad = raw.view(pa.large_string())
-    if kind != pa.large_string():
-        bad = bad.cast(kind)
-    schema = None
-    if shape == "list":
-        bad = pa.ListArray.from_arrays(pa.array([0, 2, 4], pa.int32()), bad)
-    elif shape == "dictionary":
-        if kind == pa.string_view():
-            pytest.skip("Arrow has no such dictionaries")
-        bad = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int8()), bad)
-    elif shape == "packed":
-        bad = pa.StructArray.from_arrays([bad], ["c"])
-        schema = pa.schema([pa.field("c", bad.type, metadata={"lance-encoding:packed": "true"})])
-    with pytest.raises(InvalidInput, match=r"'c.*UTF-8.*b\\xffd"):
-        write(pa.table([bad], schema=schema, names=None if schema else ["c"]), tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_bytes_that_no_row_shows_need_not_be_utf8(tmp_path: Path, peer: Peer) -> None:
-    data = pa.py_buffer(b"good\xff\xffgood")
-    offsets = pa.py_buffer(np.array([0, 4, 6, 10], np.int32))
-    hidden = pa.Array.from_buffers(
-        pa.string(), 3, [pa.array([True, False, True]).buffers()[1], offsets, data]
-    )
-    table = pa.table({"c": hidden, "after": ["ä", "€", "\U0001f600"]})
-    check(table, write(table, tmp_path), peer)
-    assert write(pa.table({"c": hidden.slice(2)}), tmp_path).exists()

@@ -183,13 +183,14 @@ def _storage(kind: Any) -> Any:
 
 def alike(given: Any, wanted: Any) -> bool:
     """Whether two types hold the same values in the same layout: names of list items, nullability, order of
-    dictionaries and extension types set aside, children of structs in any order.
+    dictionaries, views and extension types set aside, children of structs in any order.
     """
     given, wanted = _storage(given), _storage(wanted)
     if given.equals(wanted):
         return True
     if given.id != wanted.id:
-        return False
+        views = (types.is_string_view, types.is_string), (types.is_binary_view, types.is_binary)
+        return any(is_view(given) and is_plain(wanted) for is_view, is_plain in views)
     if types.is_struct(wanted):
         names = {wanted.field(i).name for i in range(wanted.num_fields)}
         if {given.field(i).name for i in range(given.num_fields)} != names:

@@ -276,7 +276,9 @@ class _Builder:
         return replace(page, items=dictionary.binaries(values.items))
 
     def _vectors(self, levels: Levels, values: Vectors) -> EncodedPage:
-        if vectors.all_items_null(values) or self._zips(vectors.is_narrow(values, choose.NARROW_BYTES)):
+        zips = self._zips(vectors.is_narrow(values, choose.NARROW_BYTES))
+        # The official reader knows full zip only for values of whole bytes.
+        if vectors.all_items_null(values) or (zips and not vectors.must_be_chunked(values)):
             return vectors.vector_page(levels, values)
         return mini_block_page(levels, vectors.vector_chunks(values), self.version)
 

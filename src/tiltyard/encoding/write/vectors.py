@@ -16,6 +16,9 @@ from tiltyard.kernels import encode as kernels
 U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
 
+ODD_CHUNK_ROWS = 8
+"""Chunks of rows that end inside a byte hold a multiple of so many."""
+
 
 def row_bytes(values: Vectors) -> int:
     """Bytes of the items of one row."""
@@ -26,6 +29,12 @@ def all_items_null(values: Vectors) -> bool:
     """Whether no item of any row is valid."""
     bits = values.valid[-1]
     return bits is not None and values.count > 0 and not bits.any()
+
+
+def must_be_chunked(values: Vectors) -> bool:
+    """Whether the items of a row end inside a byte, and the fewest rows of a chunk fit one."""
+    row_bits = values.per_row * values.items.bits
+    return row_bits % 8 != 0 and ODD_CHUNK_ROWS * row_bytes(values) < MAX_CHUNK_BYTES
 
 
 def encoding_of(values: Vectors, leaf: Encoding) -> Encoding:
@@ -39,7 +48,7 @@ def vector_chunks(values: Vectors) -> Chunks:
     """Chunks of whole rows: a bitmap per level that has nulls, then the items."""
     row_bits = values.per_row * values.items.bits
     whole = row_bits % 8 == 0
-    per_chunk = 2 if whole else 8
+    per_chunk = 2 if whole else ODD_CHUNK_ROWS
     across = np.cumprod(values.sizes).tolist()
     bitmaps = [(n, bits) for n, bits in zip(across, values.valid, strict=True) if bits is not None]
     per_row = sum(-(-n // 8) for n, _ in bitmaps) + row_bits / 8
