@@ -163,8 +163,7 @@ class LanceFragment(Named):
         if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= self.physical_rows):
             raise RowOutOfRange(
                 f"offsets {int(numbers.min())} to {int(numbers.max())} do not lie within the "
-                f"{self.physical_rows} "
-                f"rows of fragment {self._fragment.id}"
+                f"{self.physical_rows} rows of fragment {self._fragment.id}"
             )
         return self._without(np.unique(numbers).astype(np.uint32))
 

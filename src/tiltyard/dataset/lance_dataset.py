@@ -99,8 +99,7 @@ class LanceDataset(ReadFace, WriteFace, Named):
         if self._root.uri.startswith("memory://"):
             raise InvalidInput(
                 f"{self._root.uri} lives in the memory of this process and cannot be pickled: no other "
-                f"process could "
-                "open it. Write the table to a directory, or send its rows"
+                "process could open it. Write the table to a directory, or send its rows"
             )
         return _reopened, (
             self._root.uri,

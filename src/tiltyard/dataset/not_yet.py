@@ -95,8 +95,7 @@ def missing(owner: str, name: str, known: list[str]) -> AttributeError:
     if feature is not None:
         return UnsupportedName(
             f"{owner}.{name} is not supported by this version of tiltyard, which does not have {feature} "
-            f"yet; "
-            "docs/support.md says what it has"
+            "yet; docs/support.md says what it has"
         )
     public = [each for each in known if not each.startswith("_")]
     hint = "" if name.startswith("_") else f"; {nearest(name, public)}"

@@ -38,7 +38,7 @@ def _found_instead(root: Store) -> str:
         if tables:
             return (
                 f"the directory holds tables: {_listed(tables)}; open one of them, or connect to the "
-                f"directory"
+                "directory"
             )
         if above is not None and name == VERSIONS_DIR:
             return f"this is a part of the table {above.uri}"

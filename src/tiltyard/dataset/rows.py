@@ -51,8 +51,7 @@ def table_of_columns(data: Mapping[Any, Any], guide: Any = None) -> Any:
         if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, (Iterable, pa.Array)):
             raise InvalidInput(
                 f"column {key!r} is the single value {_shown(values)}; give a list with a value for each "
-                f"row, as "
-                f"in {{{key!r}: [{_shown(values)}]}}, or rows as a list of dicts"
+                f"row, as in {{{key!r}: [{_shown(values)}]}}, or rows as a list of dicts"
             )
     columns = {key: _column(key, values, guide) for key, values in data.items()}
     lengths = {key: len(column) for key, column in columns.items()}
@@ -78,8 +77,8 @@ def refuse_unknown(names: Iterable[Any], guide: Any) -> None:
         told = ", ".join(map(repr, unknown[:MAX_NAMES_SHOWN])) + (", ..." * (len(unknown) > MAX_NAMES_SHOWN))
         hint = nearest(unknown[0], guide.names)
         raise SchemaMismatch(
-            f"the data has {'columns' if len(unknown) > 1 else 'column'} {told}, which the schema has "
-            f"not; {hint}"
+            f"the data has {'columns' if len(unknown) > 1 else 'column'} {told}, which the schema has not; "
+            f"{hint}"
         )
 
 
@@ -185,9 +184,8 @@ def _loss(given: Any, made: Any, path: str) -> str | None:
     if types.is_timestamp(given.type) and types.is_timestamp(made.type):
         if (given.type.tz is None) != (made.type.tz is None):
             return (
-                f"column {path!r}: the table has {made.type}, the data {given.type}; give both a time "
-                f"zone or "
-                "neither"
+                f"column {path!r}: the table has {made.type}, the data {given.type}; give both a time zone "
+                "or neither"
             )
         made = made.cast(pa.timestamp(made.type.unit, given.type.tz))
     try:

@@ -24,9 +24,8 @@ ROWS_AT_ONCE = 1 << 16
 """
 
 ACCEPTED = (
-    "give an Arrow table, batch or reader, a pandas or Polars frame, a dict of columns, a list of dicts, "
-    "or an "
-    "iterable of record batches"
+    "give an Arrow table, batch or reader, a pandas or Polars frame, a dict of columns, a list of dicts, or "
+    "an iterable of record batches"
 )
 
 _TABULAR = ("__arrow_c_stream__", "__arrow_c_array__", "to_batches")
@@ -102,8 +101,7 @@ def _refuse_no_table(data: Any) -> None:
     if isinstance(data, (str, bytes, os.PathLike)):
         raise InvalidInput(
             f"the data is the {'path' if isinstance(data, os.PathLike) else 'text'} {str(data)[:80]!r}; "
-            f"files are "
-            f"not read here, read it first: {ACCEPTED}"
+            f"files are not read here, read it first: {ACCEPTED}"
         )
     if isinstance(data, (pa.Array, pa.ChunkedArray)) and not pa.types.is_struct(data.type):
         raise InvalidInput("an Arrow array is one column without a name; give {'name': array}")
@@ -253,6 +251,5 @@ def _column(batch: Any, field: Any) -> Any:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaMismatch(
             f"column {field.name!r} does not fit the schema given: cannot bring {column.type} to "
-            f"{field.type}: "
-            f"{error}"
+            f"{field.type}: {error}"
         ) from error

@@ -206,8 +206,8 @@ class _Write:
                         "fitted to the table that stands there now"
                     ) from error
         raise TooMuchContention(
-            f"{self._store.uri} was made or overwritten {MAX_RACES} times while this {self._mode} was to "
-            "be committed; nothing was committed, try again"
+            f"{self._store.uri} was made or overwritten {MAX_RACES} times while this {self._mode} was to be "
+            "committed; nothing was committed, try again"
         )
 
     def _may_replan(self, error: Exception) -> bool:

@@ -35,8 +35,8 @@ def read_block(
     bits, start = (int(x) for x in data[: 2 * width].view(dtype))
     if bits != encoding.offset_bits or start != width * (n + 3) or start > len(data):
         raise CorruptFile(
-            f"a block of {n} strings says {bits}-bit offsets and bytes from {start} of {len(data)}; "
-            f"expected {encoding.offset_bits} and {width * (n + 3)}"
+            f"a block of {n} strings says {bits}-bit offsets and bytes from {start} of {len(data)}; expected "
+            f"{encoding.offset_bits} and {width * (n + 3)}"
         )
     offsets = data[2 * width : start].view(dtype).astype(np.int64)
     body = data[start:]

@@ -36,6 +36,5 @@ class IndexRoom:
             raise InvalidInput(
                 f"column {self._path!r}: the rows of one data file use {len(self._found)} dictionary values, "
                 f"more than {self._most}, which is what an index of type {self._index} can number; cast the "
-                "column to a dictionary with a wider index, or write fewer rows to a file "
-                "(max_rows_per_file)"
+                "column to a dictionary with a wider index, or write fewer rows to a file (max_rows_per_file)"
             )

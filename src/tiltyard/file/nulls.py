@@ -30,8 +30,8 @@ def null_array(session: Session, length: int, kind: Any, name: str) -> Any:
             )
         if row * length > most:
             raise BatchTooLarge(
-                f"{length} nulls of column {name!r} take {row * length} bytes, more than {most}: "
-                "read fewer rows at a time"
+                f"{length} nulls of column {name!r} take {row * length} bytes, more than {most}: read fewer "
+                "rows at a time"
             )
     return pa.nulls(length, kind)
 

@@ -99,8 +99,8 @@ class FileReader:
         self._tail: FileTail = parse_tail(buffer, buffer.size, path)
         if self._tail.version not in READABLE:
             raise UnsupportedFeature(
-                f"{path}: data files of version {self._tail.version.value} are not read by this version "
-                "(2.1 and 2.2 are)"
+                f"{path}: data files of version {self._tail.version.value} are not read by this version (2.1 "
+                "and 2.2 are)"
             )
         self._leaves: dict[tuple[int, str, tuple[bool, ...]], LeafReader] = {}
         self._plans: list[_Plan] = []
@@ -267,8 +267,8 @@ class FileReader:
         wanted = column_type(field)
         if known[column] != wanted:
             raise CorruptFile(
-                f"column {field.name!r} is {' of '.join(known[column])} in the file, "
-                f"{' of '.join(wanted)} in the table"
+                f"column {field.name!r} is {' of '.join(known[column])} in the file, {' of '.join(wanted)} "
+                "in the table"
             )
 
     # -- decoding --------------------------------------------------------------------------------

@@ -424,6 +424,6 @@ def check_offsets(session: Session, total: int, n: int, *, large: bool) -> None:
     """Raise `BatchTooLarge` where `total` bytes of `n` strings exceed 32-bit offsets."""
     if not large and total > session.limits.offset_limit:
         raise BatchTooLarge(
-            f"{n} values hold {total} bytes, more than 32-bit offsets reach "
-            f"({session.limits.offset_limit}): read fewer rows at once"
+            f"{n} values hold {total} bytes, more than 32-bit offsets reach ({session.limits.offset_limit}): "
+            "read fewer rows at once"
         )

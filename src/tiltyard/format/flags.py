@@ -81,14 +81,14 @@ def check_readable(reader_flags: int, writer_flags: int, what: str) -> None:
     unpaired = (reader_flags ^ writer_flags) & PAIRED
     if unpaired:
         raise CorruptFile(
-            f"{what}: only one of the reader and writer words has the flag {describe(unpaired)}: "
-            "its meaning is undefined"
+            f"{what}: only one of the reader and writer words has the flag {describe(unpaired)}: its meaning "
+            "is undefined"
         )
     unknown = reader_flags & ~READABLE
     if unknown:
         raise UnsupportedFeature(
-            f"{what} needs features that tiltyard cannot read: {describe(unknown)}; "
-            "open it with a newer version of tiltyard or with the program that wrote it"
+            f"{what} needs features that tiltyard cannot read: {describe(unknown)}; open it with a newer "
+            "version of tiltyard or with the program that wrote it"
         )
 
 
@@ -97,8 +97,8 @@ def check_writable(writer_flags: int, what: str) -> None:
     unknown = writer_flags & ~WRITABLE
     if unknown:
         raise UnsupportedFeature(
-            f"{what} needs features that tiltyard cannot write: {describe(unknown)}; it can be read; "
-            "write with a newer version of tiltyard or with the program that wrote it"
+            f"{what} needs features that tiltyard cannot write: {describe(unknown)}; it can be read; write "
+            "with a newer version of tiltyard or with the program that wrote it"
         )
 
 
@@ -109,8 +109,8 @@ def check_reader(manifest: Manifest) -> None:
     promised = bool(manifest.writer_flags & UNIQUE_FIELD_IDS)
     if promised != (manifest.max_allocated_field_id is not None):
         raise CorruptFile(
-            f"{what}: the flag {describe(UNIQUE_FIELD_IDS)} and the highest field id ever used "
-            "must stand together"
+            f"{what}: the flag {describe(UNIQUE_FIELD_IDS)} and the highest field id ever used must stand "
+            "together"
         )
     if uses_stable_row_ids(manifest) and not manifest.fragments.all_have_row_ids:
         raise CorruptFile(f"{what} has stable row ids, but not every fragment carries them")

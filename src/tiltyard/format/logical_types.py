@@ -140,8 +140,8 @@ def _dictionary_text(arrow: Any, column: str) -> str:
     value = _STRINGS.get(str(arrow.value_type), "")
     if value not in _DICTIONARY_VALUES:
         raise UnsupportedFeature(
-            f"column {column!r}: type {arrow} has no place in the Lance format: values of a "
-            "dictionary must be of a simple type; decode the dictionary before writing"
+            f"column {column!r}: type {arrow} has no place in the Lance format: values of a dictionary must "
+            "be of a simple type; decode the dictionary before writing"
         )
     return f"dict:{value}:{_STRINGS[str(arrow.index_type)]}:false"
 
@@ -159,8 +159,8 @@ def _vector_text(arrow: Any, column: str) -> str | None:
     # A nested vector of structs, or items of variable width, cannot be read back by the official reader.
     if inner is None or inner in _VECTOR_REFUSED or inner.startswith("dict:"):
         raise UnsupportedFeature(
-            f"column {column!r}: type {arrow} has no place in the Lance format: items of a fixed-size "
-            "list must be of a fixed width; use list instead"
+            f"column {column!r}: type {arrow} has no place in the Lance format: items of a fixed-size list "
+            "must be of a fixed width; use list instead"
         )
     return f"fixed_size_list:{inner}:{arrow.list_size}"
 

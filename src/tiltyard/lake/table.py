@@ -191,9 +191,9 @@ class Table:
     def _refuse_pinned(self, what: str) -> None:
         if self._pinned:
             raise InvalidInput(
-                f"{what} is refused: this is version {self._ds.version} of {self.uri}, opened with at() "
-                f"to be "
-                "read. Write through the table itself, or make this version the newest again with restore()"
+                f"{what} is refused: this is version {self._ds.version} of {self.uri}, opened with at() to "
+                "be read. Write through the table itself, or make this version the newest again with "
+                "restore()"
             )
 
     # -- reading ---------------------------------------------------------------------------------

@@ -91,8 +91,8 @@ class MemoryStore:
 
     def __reduce__(self) -> tuple[object, ...]:
         raise InvalidInput(
-            f"{self.uri} lives in the memory of this process and cannot be pickled: no other process "
-            f"could open it"
+            f"{self.uri} lives in the memory of this process and cannot be pickled: no other process could "
+            "open it"
         )
 
     # -- reading ---------------------------------------------------------------------------------

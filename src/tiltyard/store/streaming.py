@@ -50,8 +50,8 @@ class LocalWriter:
             raise InvalidInput(f"the writer of {self.path} is closed")
         if runtime.process_id() != self._process:
             raise ForkedHandle(
-                f"the writer of {self.path} was opened in process {self._process} and used in its "
-                f"forked child {runtime.process_id()}: open a new file there"
+                f"the writer of {self.path} was opened in process {self._process} and used in its forked "
+                f"child {runtime.process_id()}: open a new file there"
             )
         return self._fd
 

@@ -68,9 +68,8 @@ def _refuse_half_scheme(location: str) -> None:
     word = location.partition(":")[0] if ":" in location else ""
     if word.lower() in ("memory", "file", *_OBJECT_STORES):
         raise InvalidUri(
-            f"{location!r} is not a location: after {word}: two slashes are missing, as in {word}://...; "
-            f"a directory "
-            f"of this name is ./{location}"
+            f"{location!r} is not a location: after {word}: two slashes are missing, as in {word}://...; a "
+            f"directory of this name is ./{location}"
         )
 
 

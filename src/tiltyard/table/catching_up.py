@@ -131,9 +131,8 @@ class CatchingUp:
 
     def gone(self, version: int) -> RetryableConflict:
         return RetryableConflict(
-            f"version {version} of {self.store.uri} was removed while {self.named()} was planned or "
-            "waited, so that "
-            "what happened since cannot be checked; plan again on the latest version"
+            f"version {version} of {self.store.uri} was removed while {self.named()} was planned or waited, "
+            "so that what happened since cannot be checked; plan again on the latest version"
         )
 
     def _open(self, version: int) -> Snapshot:
@@ -158,9 +157,8 @@ class CatchingUp:
 
     def _unrecorded(self, version: int) -> IncompatibleTransaction:
         return IncompatibleTransaction(
-            f"version {version} of {self.store.uri} does not record its transaction, so that "
-            f"{self.named()} cannot be "
-            "checked against it; plan again on the latest version"
+            f"version {version} of {self.store.uri} does not record its transaction, so that {self.named()} "
+            "cannot be checked against it; plan again on the latest version"
         )
 
     def _check(self, version: int, theirs: Transaction, current: Snapshot) -> None:
@@ -178,8 +176,7 @@ class CatchingUp:
         if verdict.outcome is Outcome.RETRYABLE:
             return RetryableConflict(
                 f"Retryable commit conflict for version {version}: this {ours} cannot follow the {name} "
-                "committed "
-                f"meanwhile because {verdict.reason}. Plan it again on the latest version"
+                f"committed meanwhile because {verdict.reason}. Plan it again on the latest version"
             )
         return IncompatibleTransaction(
             f"Incompatible transaction: this {ours} cannot follow the {name} of version {version} because "

@@ -243,16 +243,14 @@ class _Commit:
         if read_version > found.version:
             raise VersionNotFound(
                 f"the transaction was planned on version {read_version} of {self.store.uri}, whose latest "
-                "version "
-                f"is {found.version}"
+                f"version is {found.version}"
             )
         try:
             return read_snapshot(self.store, self.session, locate(self.store, read_version))
         except (VersionNotFound, ObjectNotFound):
             raise RetryableConflict(
                 f"version {read_version} of {self.store.uri}, which {self._named()} was planned on, was "
-                "removed; plan "
-                "again on the latest version"
+                "removed; plan again on the latest version"
             ) from None
 
     def _named(self) -> str:
@@ -279,8 +277,7 @@ class _Commit:
                 raise TooMuchContention(
                     f"other writers kept winning: {self._named()} lost {lost_slots} versions in "
                     f"{now - started:.1f} s, and {catching_up.rows_lost} times they had changed the "
-                    "fragments that it "
-                    "changes; nothing was committed"
+                    "fragments that it changes; nothing was committed"
                 )
             _back_off(now - self.looked_at, lost_slots)
 
@@ -359,9 +356,8 @@ class _Commit:
 
     def _strict_lost(self, base: int, found: int) -> RetryableConflict:
         return RetryableConflict(
-            f"Commit conflict for version {base + 1}: {self._named()} was to follow version {base} "
-            "directly, but "
-            f"version {found} exists"
+            f"Commit conflict for version {base + 1}: {self._named()} was to follow version {base} directly, "
+            f"but version {found} exists"
         )
 
     def create(self) -> Snapshot:
@@ -402,8 +398,8 @@ class _Commit:
         if self.strict or isinstance(self.transaction.operation, Clone):
             return self._exists()
         return RetryableConflict(
-            f"a table was created at {self.store.uri} while {self._named()} was to create it; plan again "
-            "on it"
+            f"a table was created at {self.store.uri} while {self._named()} was to create it; plan again on "
+            "it"
         )
 
     # -- the manifest -----------------------------------------------------------------------------
@@ -460,8 +456,8 @@ class _Commit:
         if answer is Created.UNKNOWN:
             raise OutcomeUnknown(
                 f"the answer to creating version {location.version} of {self.store.uri} was lost: "
-                f"{self._named()} may or may not have been committed. Read that version: if it carries "
-                "this uuid, the "
+                f"{self._named()} may or may not have been committed. Read that version: if it carries this "
+                "uuid, the "
                 "commit happened. Committing the same transaction again is safe",
                 uuid=transaction.uuid,
                 version=location.version,
@@ -470,8 +466,8 @@ class _Commit:
             cause = self.store.failure(location.path)
             self.own_files.drop()
             raise StoreError(
-                f"version {location.version} of {self.store.uri} could not be written ({cause}); "
-                "nothing was committed"
+                f"version {location.version} of {self.store.uri} could not be written ({cause}); nothing was "
+                "committed"
             ) from cause
         return answer
 
@@ -521,8 +517,8 @@ class _Commit:
                 raise self._out_of_the_hole(location, hole)
         except (StoreError, CorruptFile) as error:
             raise OutcomeUnknown(
-                f"version {location.version} of {self.store.uri} was created by {self._named()}, but "
-                "whether it stands "
+                f"version {location.version} of {self.store.uri} was created by {self._named()}, but whether "
+                "it stands "
                 f"on top of the table's versions could not be checked ({error}). Read the table again",
                 uuid=self.transaction.uuid,
                 version=location.version,
@@ -553,8 +549,7 @@ class _Commit:
         error = RetryableConflict(
             f"{self._named()} slept while others committed: version {location.version} was free again after "
             f"a cleanup, below version {hole.latest}, where nobody would see it. It was not committed; plan "
-            "again on "
-            "the latest version"
+            "again on the latest version"
         )
         # Whoever saw the version in the meantime may build on it at any time.
         error.files_referenced = True

@@ -68,8 +68,7 @@ def delete(
             if attempt >= conflict_retries or runtime.monotonic() >= deadline:
                 raise TooMuchContention(
                     f"delete from {store.uri} gave up after {attempt + 1} attempts: other writers kept "
-                    f"changing the "
-                    f"same rows ({error}); try again later"
+                    f"changing the same rows ({error}); try again later"
                 ) from error
             attempt += 1
 

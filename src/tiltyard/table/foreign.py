@@ -68,8 +68,7 @@ def check_not_in_history(operation: Operation, theirs: Operation, version: int) 
         if key in claimed and (owner < 0 or claimed[key] < 0):
             raise InvalidInput(
                 f"data file {key[0]} was already committed in version {version}; if this is a repeated "
-                "commit, it "
-                "has succeeded"
+                "commit, it has succeeded"
             )
 
 
@@ -90,8 +89,7 @@ def check_present(store: Store, files: Iterable[FileKey], bases: Iterable[BasePa
         except ObjectNotFound:
             raise InvalidInput(
                 f"data file {target.uri}/{where} does not exist: it was never written here or was cleaned "
-                "up; "
-                "write the data again and commit the new fragments"
+                "up; write the data again and commit the new fragments"
             ) from None
 
 

@@ -122,8 +122,8 @@ class FragmentColumns:
             for file in fragment.files:
                 if file.major != 2:
                     raise UnsupportedFeature(
-                        f"data file {file.path} has the legacy version {file.major}.{file.minor}; "
-                        "write the table again with the official package to bring it to version 2"
+                        f"data file {file.path} has the legacy version {file.major}.{file.minor}; write the "
+                        "table again with the official package to bring it to version 2"
                     )
                 if len(file.fields) != len(file.column_indices):
                     raise CorruptFile(

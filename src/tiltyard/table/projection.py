@@ -154,8 +154,8 @@ class _Resolver:
         for above in route[:-1]:
             if above.logical_type != "struct":
                 raise UnsupportedFeature(
-                    f"column {text!r} lies inside the {above.logical_type} column {route[0].name!r}; "
-                    f"read {route[0].name!r} whole"
+                    f"column {text!r} lies inside the {above.logical_type} column {route[0].name!r}; read "
+                    f"{route[0].name!r} whole"
                 )
         return tuple(each.name for each in route)
 

@@ -83,8 +83,8 @@ def _versions(snapshot: Snapshot, fragment: Fragment, name: str) -> U64 | None:
 
 def _spilled(fragment: Fragment, what: str) -> UnsupportedFeature:
     return UnsupportedFeature(
-        f"fragment {fragment.id} keeps its {what} in a data file (config lance.row_lineage.spill), "
-        "which this version does not read; leave the pseudo column out"
+        f"fragment {fragment.id} keeps its {what} in a data file (config lance.row_lineage.spill), which "
+        "this version does not read; leave the pseudo column out"
     )
 
 

@@ -157,8 +157,8 @@ class Taker:
         if outside.any():
             bad = int(np.flatnonzero(outside)[0])
             raise RowOutOfRange(
-                f"row address with offset {int(offsets[bad])} in fragment {int(fragments[bad])}, "
-                f"which has {int(physical[positions[bad]])} rows"
+                f"row address with offset {int(offsets[bad])} in fragment {int(fragments[bad])}, which has "
+                f"{int(physical[positions[bad]])} rows"
             )
         return positions, offsets
 

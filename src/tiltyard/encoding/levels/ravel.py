@@ -173,8 +173,8 @@ def _vector_of_structs(array: Any, field: Field, path: str, slots: _Slots) -> It
     size = array.type.list_size
     if slots.lists or any(each.logical_type in _LISTS for each in field.walk()):
         raise UnsupportedFeature(
-            f"column {path!r}: a fixed-size list of structs inside or around a list cannot be "
-            f"stored; use list instead"
+            f"column {path!r}: a fixed-size list of structs inside or around a list cannot be stored; use "
+            "list instead"
         )
     inner = _item(array, field, path, slots)
     def_ = None if inner.def_ is None else np.repeat(inner.def_, size)

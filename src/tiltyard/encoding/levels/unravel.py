@@ -128,7 +128,7 @@ def lists(
         raise CorruptFile(f"levels describe {found} lists where {slots} are expected")
     if not large and children > session.limits.offset_limit:
         raise BatchTooLarge(
-            f"{slots} lists hold {children} items, more than {session.limits.offset_limit}: "
-            "read fewer rows at once"
+            f"{slots} lists hold {children} items, more than {session.limits.offset_limit}: read fewer rows "
+            "at once"
         )
     return offsets_buffer, bitmap_buffer if nulls else None, nulls, children

@@ -52,9 +52,8 @@ def options_of(leaf: Field, top: Field, path: str) -> Options:
     structure = top.metadata.get(f"{PREFIX}structural-encoding")
     if structure == "sparse":
         raise UnsupportedFeature(
-            f"column {path!r}: structural encoding 'sparse' belongs to file version 2.3, which is "
-            f"not written; "
-            "use 'miniblock' or 'fullzip'"
+            f"column {path!r}: structural encoding 'sparse' belongs to file version 2.3, which is not "
+            "written; use 'miniblock' or 'fullzip'"
         )
     read = _Reader(keys, path)
     return Options(

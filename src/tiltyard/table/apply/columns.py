@@ -89,8 +89,7 @@ def _check_types(previous: Manifest, operation: Merge, changed: dict[int, Fragme
         if not all(_rewrites(previous, changed, fragment, field) for fragment in previous.fragments):
             raise InvalidInput(
                 f"the merge changes field {field.id} ({field.name}) from {_shown(old)} to {_shown(field)} "
-                "without new "
-                "data in every fragment; give the changed column a new field id"
+                "without new data in every fragment; give the changed column a new field id"
             )
 
 
@@ -156,8 +155,7 @@ def with_file(fragment: Fragment, new: DataFile) -> Fragment:
     if not fields <= present:
         raise InvalidInput(
             f"Expected to modify the fragment but no changes were made: {new.path} replaces fields "
-            f"{sorted(fields)}, "
-            f"of which fragment {fragment.id} holds only {sorted(fields & present)}"
+            f"{sorted(fields)}, of which fragment {fragment.id} holds only {sorted(fields & present)}"
         )
     return live_files(
         replace(fragment, files=(*(without_fields(file, fields) for file in fragment.files), new))

@@ -113,9 +113,8 @@ def _created_by_id(previous: Manifest, touched: Iterable[int]) -> tuple[np.ndarr
             continue
         if fragment.row_ids is None or fragment.spilled_created:
             raise UnsupportedFeature(
-                f"fragment {fragment_id} keeps its row lineage in a data file; the created versions of "
-                "moved rows "
-                "must then be in the transaction"
+                f"fragment {fragment_id} keeps its row lineage in a data file; the created versions of moved "
+                "rows must then be in the transaction"
             )
         ids.append(decode_row_ids(fragment.row_ids, fragment.physical_rows))
         versions.append(_known_versions(fragment.created_versions, fragment.physical_rows))

@@ -44,16 +44,14 @@ def advanced(manifest: Manifest, marks: Sequence[CompactedSsTable], inputs: Inpu
         if mark.shard_id in seen:
             raise InvalidInput(
                 f"Duplicate shard {mark.shard_id} in one SSTable compaction update; each shard may advance "
-                "at most "
-                "once per transaction"
+                "at most once per transaction"
             )
         seen.add(mark.shard_id)
         recorded = new.get(mark.shard_id)
         if recorded is not None and mark.generation <= recorded:
             raise IncompatibleTransaction(
-                f"Stale SSTable compaction for shard {mark.shard_id}: proposed generation "
-                f"{mark.generation} is not "
-                f"greater than the recorded generation {recorded}"
+                f"Stale SSTable compaction for shard {mark.shard_id}: proposed generation {mark.generation} "
+                f"is not greater than the recorded generation {recorded}"
             )
         new[mark.shard_id] = mark.generation
     return _with_details(manifest, entry, details.changed(new, details.catch_up), inputs)

@@ -58,6 +58,6 @@ def _check_row_ids(new: list[Fragment]) -> None:
     for fragment in new:
         if not fragment.has_row_ids:
             raise InvalidInput(
-                "a rewrite of a table with stable row ids must carry the row ids of its rows; "
-                f"new fragment {fragment.id} has none"
+                "a rewrite of a table with stable row ids must carry the row ids of its rows; new fragment "
+                f"{fragment.id} has none"
             )

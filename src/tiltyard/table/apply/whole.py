@@ -85,8 +85,7 @@ def restore(previous: Manifest, operation: Restore, inputs: Inputs) -> Manifest:
     if uses_stable_row_ids(previous) and not uses_stable_row_ids(old):
         raise InvalidInput(
             f"version {operation.version} is from before stable row ids were turned on and cannot be "
-            "restored; "
-            "copy its data into a new table"
+            "restored; copy its data into a new table"
         )
     marks = [mark for mark in (old.max_fragment_id, previous.max_fragment_id) if mark is not None]
     return replace(
