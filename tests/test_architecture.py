@@ -66,8 +66,8 @@ EXCEPTIONS = {
     ("lance/__main__.py", "pathlib"): "a program: it reads the script that it runs",
 }
 # The command line is a program that people run, not a part that a simulation replays: it may start other
-# programs, read its input files and ask its terminal for its size. Clocks, chance and threads it takes from the
-# runtime like everybody.
+# programs, read its input files and ask its terminal for its size. Clocks, chance and threads it takes from
+# the runtime like everybody.
 PROGRAM_LAYER = "cli"
 _PROGRAM = "subprocess tempfile pathlib io shutil OSFile memory_map open() input()"
 PROGRAM_MAY = frozenset(_PROGRAM.split())
