@@ -143,8 +143,7 @@ def test_transactions_are_read_back(path: str, peer: Peer) -> None:
     assert transaction.read_version == 3
     kinds = [type(each.operation).__name__ for each in ds.get_transactions() if each is not None]
     assert kinds == ["Append", "Append", "Append", "Overwrite"]
-    theirs = peer("lance.dataset(p).read_transaction(4)", p=path)
-    assert theirs.uuid == transaction.uuid
+    assert peer("lance.dataset(p).read_transaction(4).uuid", p=path) == transaction.uuid
     with pytest.raises(VersionNotFound):
         ds.read_transaction(77)
 
