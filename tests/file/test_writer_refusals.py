@@ -118,8 +118,15 @@ def test_packing_is_for_structs(array: pa.Array, tmp_path: Path) -> None:
         write(nested, tmp_path)
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
-@pytest.mark.parametrize("shape", ["plain", "list", "dictionary", "packed"])
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    [
+        (kind, shape)
+        for kind in (pa.string(), pa.large_string(), pa.string_view())
+        for shape in ("plain", "list", "dictionary", "packed")
+        if (kind, shape) != (pa.string_view(), "dictionary")  # Arrow has no such dictionaries
+    ],
+)
 def test_strings_that_are_not_utf8_are_refused_with_column_and_value(
     kind: pa.DataType, shape: str, tmp_path: Path
 ) -> None:
@@ -132,8 +139,6 @@ def test_strings_that_are_not_utf8_are_refused_with_column_and_value(
     if shape == "list":
         bad = pa.ListArray.from_arrays(pa.array([0, 2, 4], pa.int32()), bad)
     elif shape == "dictionary":
-        if kind == pa.string_view():
-            pytest.skip("Arrow has no such dictionaries")
         bad = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int8()), bad)
     elif shape == "packed":
         bad = pa.StructArray.from_arrays([bad], ["c"])
