@@ -2,6 +2,8 @@
 #include "encode.h"
 
 NB_MODULE(_encode, m) {
+  // Arrow memory that other libraries hold until the process ends keeps arrays of ours: no leak to report.
+  nb::set_leak_warnings(false);
   m.doc() = "Loops of the writer; tiltyard.kernels.reference.encode holds the same functions in NumPy.";
   tiltyard::bind_pack(m);
   tiltyard::bind_text(m);

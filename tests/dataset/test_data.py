@@ -200,5 +200,10 @@ def test_only_indexes_with_a_name_become_columns(path: str) -> None:
     assert [row["a"] for row in rows(table)] == [2, 3, 3, 2, 1]
     named = ty.create_table(path + "2", frame.set_index(pd.Index([7, 9, 8], name="key")))
     assert named.schema.names == ["a", "key"]
+    evenly = frame.set_index(pd.RangeIndex(7, 10, name="key"))
+    table_of_labels = ty.create_table(path + "4", evenly)
+    assert table_of_labels.schema.names == ["a", "key"]
+    table_of_labels.append(evenly)
+    assert [row["key"] for row in rows(table_of_labels)] == [7, 8, 9, 7, 8, 9]
     levels = frame.set_index(pd.MultiIndex.from_arrays([[1, 2, 3], [4, 5, 6]], names=["key", None]))
     assert ty.create_table(path + "3", levels).schema.names == ["a", "key"]

@@ -162,14 +162,12 @@ def _frame(data: Any) -> Any:
 def _from_pandas(frame: Any) -> Any:
     """The frame with those parts of its index that have a name; the others are row labels, no data."""
     unnamed = [level for level, name in enumerate(frame.index.names) if name is None]
-    if len(unnamed) == frame.index.nlevels:
-        keeps = False
-    else:
-        keeps = None
-        if unnamed:
-            frame = frame.reset_index(level=unnamed, drop=True)
+    named = len(unnamed) < frame.index.nlevels
+    if unnamed and named:
+        frame = frame.reset_index(level=unnamed, drop=True)
     try:
-        return pa.Table.from_pandas(frame, preserve_index=keeps)
+        # A definite answer: left to itself, Arrow keeps a range of labels as metadata only, named or not.
+        return pa.Table.from_pandas(frame, preserve_index=named)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InvalidInput(f"the frame cannot be brought to Arrow: {error}") from error
 

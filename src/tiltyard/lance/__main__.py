@@ -42,7 +42,7 @@ def main() -> int:
     sys.argv = [given.script, *given.arguments]
     sys.path[0] = str(Path(given.script).resolve().parent)
     module = ModuleType("__main__")
-    module.__dict__.update(__file__=given.script, __cached__=None)
+    module.__dict__.update(__file__=str(Path(given.script).resolve()), __cached__=None)
     sys.modules["__main__"] = module
     return _run(code, module)
 
