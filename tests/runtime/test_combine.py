@@ -161,3 +161,74 @@ def test_a_forked_child_starts_with_an_empty_queue() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 10
     run.gate.set()
     assert leader.join() == 0
+
+
+class _InterruptedWait:
+    """An event whose wait is interrupted, as Ctrl-C interrupts the main thread, once `release` is set."""
+
+    def __init__(self, release: threading.Event) -> None:
+        self.release = release
+
+    def wait(self, deadline: float | None = None) -> bool:
+        assert self.release.wait(_LONG)
+        raise KeyboardInterrupt
+
+    def set(self) -> None:
+        pass
+
+
+def test_a_caller_interrupted_while_it_waits_leaves_the_queue_to_the_others() -> None:  # 5
+    run = _Rounds(held=True)
+    queue: CombiningQueue[int, int] = CombiningQueue(run, max_rounds=1)
+    leader = runtime.spawn(queue.submit, 0)
+    assert run.begun.wait(_LONG)
+    leave = threading.Event()
+    real, left = runtime.event, []
+
+    def submit_and_leave() -> None:
+        try:
+            queue.submit(1)
+        except KeyboardInterrupt:
+            left.append(1)
+
+    runtime.event = lambda: _InterruptedWait(leave)  # type: ignore[assignment, return-value]
+    try:
+        waiter = runtime.spawn(submit_and_leave)
+        _queued(queue, 1)
+    finally:
+        runtime.event = real
+    later = runtime.spawn(queue.submit, 2)
+    _queued(queue, 2)
+    leave.set()
+    waiter.join()
+    run.gate.set()
+    assert (leader.join(), later.join(), left) == (0, 4, [1])
+    assert queue.submit(3) == 6
+    assert run.rounds == [[0], [2], [3]]
+
+
+def test_an_heir_interrupted_before_it_leads_passes_the_lead_on() -> None:  # 5
+    run = _Rounds(held=True)
+    queue: CombiningQueue[int, int] = CombiningQueue(run, max_rounds=1)
+    leader = runtime.spawn(queue.submit, 0)
+    assert run.begun.wait(_LONG)
+    leave = threading.Event()
+    real = runtime.event
+
+    def submit_and_leave() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            queue.submit(1)
+
+    runtime.event = lambda: _InterruptedWait(leave)  # type: ignore[assignment, return-value]
+    try:
+        heir = runtime.spawn(submit_and_leave)
+        _queued(queue, 1)
+    finally:
+        runtime.event = real
+    later = runtime.spawn(queue.submit, 2)
+    _queued(queue, 2)
+    run.gate.set()
+    assert leader.join() == 0  # the lead is now with the caller that is about to be interrupted
+    leave.set()
+    heir.join()
+    assert later.join() == 4

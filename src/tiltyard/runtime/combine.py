@@ -9,6 +9,8 @@ Invariants, checked by tests/runtime/test_combine.py:
 2. An item is in exactly one round, and its caller gets that round's answer for it.
 3. Items enter rounds in the order in which they were queued.
 4. A leader works at most `max_rounds` rounds, its own item being in the first of them.
+5. A caller that leaves by an exception, wherever it is interrupted, takes neither the lead nor anybody's
+   answer with it.
 """
 
 from __future__ import annotations
@@ -25,6 +27,11 @@ from tiltyard.runtime.seams import Event
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
+
+class LeaderInterrupted(OutcomeUnknown):
+    """The caller that did the shared work was interrupted: it may have been done, or not."""
+
+
 MAX_ITEMS_PER_ROUND = 1024
 MAX_ROUNDS_PER_LEADER = 4
 
@@ -32,7 +39,7 @@ MAX_ROUNDS_PER_LEADER = 4
 class _Waiting(Generic[Item, Answer]):
     __slots__ = ("answer", "answered", "item", "wake")
 
-    def __init__(self, item: Item, wake: Event | None) -> None:
+    def __init__(self, item: Item, wake: Event) -> None:
         self.item = item
         self.wake = wake
         self.answered = False
@@ -63,46 +70,66 @@ class CombiningQueue(Generic[Item, Answer]):
         """Empty; in a forked child too, where the callers that waited do not exist."""
         self._lock = runtime.leaf_lock()
         self._queue: deque[_Waiting[Item, Answer]] = deque()
-        self._led = False
+        self._leader: _Waiting[Item, Answer] | None = None
 
     def submit(self, item: Item) -> Answer:
         """Have `item` served in a round, by another caller or by this one; its answer."""
-        with self._lock:
-            lead = not self._led
-            self._led = True
-            mine: _Waiting[Item, Answer] = _Waiting(item, None if lead else runtime.event())
-            self._queue.append(mine)
-        if mine.wake is not None:
-            mine.wake.wait()
-        if not mine.answered:  # woken without an answer: the lead was passed to us
-            self._lead()
+        mine: _Waiting[Item, Answer] = _Waiting(item, runtime.event())
+        try:
+            with self._lock:
+                if self._leader is None:
+                    self._leader = mine
+                self._queue.append(mine)
+            if self._leader is not mine:
+                mine.wake.wait()
+            if not mine.answered:  # ours from the start, or woken without an answer: the lead is ours
+                self._lead()
+        except BaseException:
+            self._abandon(mine)
+            raise
         answer = mine.answer
         if isinstance(answer, BaseException):
             raise answer
         return answer  # type: ignore[return-value]
 
     def _lead(self) -> None:
+        batch: list[_Waiting[Item, Answer]] = []
         try:
             for _ in range(self._max_rounds):
                 with self._lock:
                     batch = list(islice(self._queue, self._max_items))
-                    for _ in batch:
-                        self._queue.popleft()
+                    self._queue = deque(islice(self._queue, len(batch), None))
                     if not batch:
-                        self._led = False
+                        self._leader = None
                         return
                 self._round(batch)
         except BaseException:
-            self._pass_on()
+            # The leader is being stopped (interrupt, crash). Its companions must neither hang nor believe a
+            # result; those that still stand in the queue are for the next leader.
+            left = [one for one in batch if not one.answered and one not in self._queue]
+            unknown = LeaderInterrupted(
+                "the caller that did the shared work was interrupted: it may have been done; read again"
+            )
+            self._answer(left, [unknown] * len(left))
             raise
         self._pass_on()
 
     def _pass_on(self) -> None:
         with self._lock:
-            heir = self._queue[0] if self._queue else None
-            self._led = heir is not None
-        if heir is not None and heir.wake is not None:
+            heir = self._leader = self._queue[0] if self._queue else None
+        if heir is not None:
             heir.wake.set()
+
+    def _abandon(self, mine: _Waiting[Item, Answer]) -> None:
+        """A caller leaves by an exception, wherever it stood: its item, and the lead if it had it, go."""
+        with self._lock:
+            if mine in self._queue:
+                self._queue.remove(mine)
+            if self._leader is mine:
+                self._leader = self._queue[0] if self._queue else None
+            leader = self._leader
+        if leader is not None:
+            leader.wake.set()  # again, if it knows already: that does no harm
 
     def _round(self, batch: list[_Waiting[Item, Answer]]) -> None:
         answers: Sequence[Answer | BaseException]
@@ -112,19 +139,10 @@ class CombiningQueue(Generic[Item, Answer]):
                 raise RuntimeError(f"a round of {len(batch)} items gave {len(answers)} answers")
         except Exception as error:
             answers = [error] * len(batch)
-        except BaseException:
-            # The leader is being stopped (interrupt, crash). Its companions must neither hang nor believe a
-            # result.
-            unknown = OutcomeUnknown(
-                "the caller that did the shared work was interrupted: it may have been done; read again"
-            )
-            self._answer(batch, [unknown] * len(batch))
-            raise
         self._answer(batch, answers)
 
     def _answer(self, batch: list[_Waiting[Item, Answer]], answers: Sequence[Answer | BaseException]) -> None:
         for waiting, answer in zip(batch, answers, strict=True):
             waiting.answer = answer
             waiting.answered = True
-            if waiting.wake is not None:
-                waiting.wake.set()
+            waiting.wake.set()

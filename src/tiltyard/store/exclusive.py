@@ -146,24 +146,30 @@ class ExclusiveCreator:
                 port.rename_noreplace(temporary, path, root)
         except FileExistsError as error:
             # A network server may have done it, lost its answer, and refused the repetition.
-            return (Created.WON, None) if self._is_ours(fd, path) else (Created.EXISTS, error)
+            ours = self._is_ours(fd, path)
+            if ours is None:
+                return Created.UNKNOWN, error
+            return (Created.WON, None) if ours else (Created.EXISTS, error)
         except OSError as error:
             if error.errno in _REFUSALS or (temporary is None and error.errno == errno.ENOENT):
                 raise _Refused from error
             return self._after_lost_answer(fd, path, error)
         return Created.WON, None
 
-    def _is_ours(self, fd: int, path: str) -> bool:
-        """Whether the name leads to the file of the handle: decides as a nonce would."""
+    def _is_ours(self, fd: int, path: str) -> bool | None:
+        """Whether the name leads to the file of the handle: decides as a nonce would. None: unknown."""
         try:
             found, ours = self._port.stat(path, self._directory.handle()), self._port.fstat(fd)
-        except OSError:
+        except FileNotFoundError:
             return False
+        except OSError:
+            return None
         return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
 
     def _after_lost_answer(self, fd: int, path: str, error: OSError) -> Answer:
-        if self._is_ours(fd, path):
-            return Created.WON, None
+        ours = self._is_ours(fd, path)
+        if ours is not False:
+            return (Created.WON, None) if ours else (Created.UNKNOWN, error)
         try:
             if self._port.is_remote(self._directory.handle()):
                 return Created.UNKNOWN, error  # the server may still do it

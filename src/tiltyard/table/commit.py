@@ -40,6 +40,7 @@ from tiltyard.errors import (
     StoreError,
     TableAlreadyExists,
     TableNotFound,
+    TiltyardError,
     TooMuchContention,
     UnsupportedFeature,
     VersionNotFound,
@@ -162,12 +163,13 @@ def commit(
     )
     try:
         return attempt.run(catching_up, max_retries, timeout)
-    except CommitConflict as error:
-        if not error.files_referenced:
-            attempt.own_files.drop()  # a definite answer: no version names them
+    except OutcomeUnknown:
         raise
-    except InvalidInput:
-        attempt.own_files.drop()
+    except TiltyardError as error:
+        if attempt.unresolved is not None:
+            raise attempt.unresolved from error  # an earlier round may have been won: nothing is definite
+        if isinstance(error, CommitConflict | InvalidInput) and not error.files_referenced:
+            attempt.own_files.drop()  # a definite answer: no version names them
         raise
 
 
@@ -189,6 +191,8 @@ class _Commit:
     created_at: float = 0.0
     """When our version was created."""
     own_files: OwnFiles = None  # type: ignore[assignment]
+    unresolved: OutcomeUnknown | None = None
+    """What is known of an earlier round that may have been won, until the version it tried has been read."""
 
     def __post_init__(self) -> None:
         self.own_files = OwnFiles(self.store)
@@ -300,6 +304,8 @@ class _Commit:
                 landed = catching_up.to(current)
                 if landed is not None:
                     return landed
+                if self.unresolved is not None and current.version >= (self.unresolved.version or 0):
+                    self.unresolved = None  # that version was read, and it is not ours
                 self.transaction = catching_up.transaction
             return self._publish(current, catching_up.base, our_turn)
 
@@ -424,9 +430,10 @@ class _Commit:
             return made
         try:
             landed = self._ours_at(location)
-        except OutcomeUnknown:
+        except OutcomeUnknown as error:
             if self.strict:
                 raise
+            self.unresolved = error
             return None  # the next round reads that version again, with all others since ours was planned
         if landed is None:
             self._refuse_blocked(location)
@@ -464,7 +471,7 @@ class _Commit:
             ) from self.store.failure(location.path)
         if answer is Created.NOT_DONE:
             cause = self.store.failure(location.path)
-            self.own_files.drop()
+            self._drop_own_files()
             raise StoreError(
                 f"version {location.version} of {self.store.uri} could not be written ({cause}); nothing was "
                 "committed"
@@ -491,11 +498,15 @@ class _Commit:
             ) from error
         return found if theirs is not None and self._is(theirs) else None
 
+    def _drop_own_files(self) -> None:
+        if self.unresolved is None:
+            self.own_files.drop()
+
     def _refuse_blocked(self, location: VersionLocation) -> None:
         """Raise StoreError where what took our version is no file: no round gets past it."""
         error = blocked(self.store, location)
         if error is not None:
-            self.own_files.drop()
+            self._drop_own_files()
             raise StoreError(f"nothing was committed: {error}") from error
 
     def _done(self, manifest: Manifest, location: VersionLocation, base: Manifest | None) -> Snapshot:

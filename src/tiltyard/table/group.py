@@ -20,7 +20,7 @@ from tiltyard.errors import CommitConflict, InvalidInput, OutcomeUnknown, Tiltya
 from tiltyard.format.fragment import Fragment
 from tiltyard.format.operations import Append
 from tiltyard.format.transaction import Transaction
-from tiltyard.runtime.combine import CombiningQueue
+from tiltyard.runtime.combine import CombiningQueue, LeaderInterrupted
 from tiltyard.session import Session
 from tiltyard.store import Store
 from tiltyard.table.catching_up import MEMBERS_PROPERTY, CatchingUp, OwnFiles
@@ -62,7 +62,10 @@ def commit_append(
         return _alone(member)
     key = (store.identity, "", "append queue", str(store.durable))
     queue: CombiningQueue[Member, Snapshot] = session.cache.get_or(key, lambda: (_queue(), QUEUE_BYTES))
-    return queue.submit(member)
+    try:
+        return queue.submit(member)
+    except LeaderInterrupted:
+        return _alone(member)  # an append that landed with the group is recognised by its uuid
 
 
 def _queue() -> CombiningQueue[Member, Snapshot]:

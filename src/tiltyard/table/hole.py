@@ -73,8 +73,12 @@ def fell_into_hole(
     if follows or (follows is None and not earlier):
         return None
     doubted = {each.version for each, _ in suspects}
-    follower = higher[0].version == made.version + 1 and higher[0].version not in doubted
-    return Hole(higher[-1].version, follower)
+    next_up = higher[0].version == made.version + 1
+    if next_up and follows is None and higher[0].version in doubted:
+        # The name of our manifest may be older than its times say (a second, temporary one was removed after
+        # it), and a version that adds no file cannot be recognised in the next: nothing may be taken back.
+        raise StoreError(f"version {higher[0].version} may or may not have been built on it")
+    return Hole(higher[-1].version, next_up and higher[0].version not in doubted)
 
 
 def _hint_is_above(store: Store, version: int) -> bool:
