@@ -21,6 +21,9 @@ RACY_NS = 20_000_000
 (ns).
 """
 
+V2_NAME_LENGTH = len(names.manifest_name(1, "V2"))
+"""Every V2 name has this length, and no name of the other scheme that stands beside them."""
+
 NAMINGS: tuple[Naming, ...] = ("V2", "V1")
 """The schemes of names on a chain of versions, the usual one first."""
 
@@ -100,8 +103,16 @@ def read_hint(store: Store) -> int | None:
 
 
 def _greatest(store: Store) -> VersionLocation | None:
-    found = list_versions(store)
-    return found[-1] if found else None
+    listed = store.list_names(names.VERSIONS_DIR)
+    odd = [name for name in listed if len(name) != V2_NAME_LENGTH]
+    if any(parsed is not None and parsed[1] == "V1" for parsed in map(names.parse_manifest_name, odd)):
+        found = list_versions(store)
+        return found[-1] if found else None
+    for name in listed:  # sorted: V2 names count down in a fixed width, so the first one is the newest
+        parsed = names.parse_manifest_name(name)
+        if parsed is not None and parsed[1] == "V2":
+            return VersionLocation(parsed[0], f"{names.VERSIONS_DIR}/{name}", "V2")
+    return None
 
 
 def list_versions(store: Store) -> list[VersionLocation]:
