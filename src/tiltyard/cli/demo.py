@@ -28,7 +28,6 @@ from tiltyard.errors import TiltyardError
 WRITERS = 4
 APPENDS_EACH = 12
 POLL_SECONDS = 0.02
-START_SECONDS = 60
 PEER_SECONDS = 300
 SORT_KEYS = ("time_hour", "carrier", "flight", "origin", "dest", "sched_dep_time", "tailnum")
 

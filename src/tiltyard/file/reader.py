@@ -167,15 +167,6 @@ class FileReader:
         if self._takes == TAKES_BEFORE_TOUCH and MIN_MAP_BYTES <= size <= MAX_TOUCH_BYTES:
             runtime.touch_pages(self._buffer.address, size)
 
-    def boundaries(self, fields: Sequence[Field], columns: Mapping[int, int] | None) -> npt.NDArray[np.int64]:
-        """Row numbers at which some column of the fields begins a page, ascending, 0 included.
-
-        Ranges cut there decode no chunk twice, and stay slices of the file where pages allow it.
-        """
-        leaves = self._plan(fields, columns).leaves
-        starts = [leaf.reader.table.page_rows[:-1] // leaf.scale for leaf in leaves]
-        return np.unique(np.concatenate(starts)) if starts else np.zeros(1, np.int64)
-
     def whole(
         self, fields: Sequence[Field], columns: Mapping[int, int] | None
     ) -> tuple[LeafReader, ...] | None:

@@ -34,8 +34,6 @@ ALIGNMENT = 64
 TABLE_ENTRY_BYTES = 16
 FEW_ENTRIES = 32
 """Entries of a table for which a loop costs less than arrays."""
-TAIL_HINT_BYTES = 64 * 1024
-"""Bytes that a first read of a file's end should fetch; most files need no second read."""
 
 _FOOTER = struct.Struct("<QQQIIHH4s")
 _MAX_ROWS = 2**62

@@ -21,9 +21,6 @@ from tiltyard.store.paths import is_path
 
 TOMBSTONE = -2
 """Field id of a column that another data file of the fragment has superseded."""
-ROW_ID_FIELD = -3
-CREATED_AT_FIELD = -4
-LAST_UPDATED_FIELD = -5
 MAX_FRAGMENT_ID = 2**32 - 1
 MAX_FRAGMENT_ROWS = 2**32
 """Rows that a row address can tell apart within a fragment."""
@@ -125,13 +122,6 @@ class Fragment:
     def has_row_ids(self) -> bool:
         """Whether the fragment carries stable row ids in any form."""
         return self.row_ids is not None or self.spilled_row_ids
-
-    def file_of(self, field_id: int) -> DataFile | None:
-        """The data file that holds a field; `None` when no file does (its values are null)."""
-        for each in self.files:
-            if field_id in each.fields:
-                return each
-        return None
 
 
 class FragmentList(Sequence[Fragment]):

@@ -17,8 +17,6 @@ SAMPLE_VALUE_BYTES = 512
 SAMPLE_ROWS = 8192
 """So many values are looked at for the sample before those without bytes are left out."""
 TABLE_BYTES = 2312
-MIN_BYTES = 32 * 1024
-"""Pages with fewer bytes do not pay for a table (the official writer's threshold)."""
 GOLDEN = 0.6180339887498949
 
 
