@@ -9,6 +9,7 @@ do next.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 NEAREST_NAMES = 3
 """How many similar names an error about an unknown name shows."""
@@ -88,14 +89,28 @@ class TagNotFound(TiltyardError, ValueError):
 # -- what others did meanwhile -------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """The commit of another writer that stood in the way."""
+
+    version: int
+    operation: str
+    uuid: str
+
+    def __str__(self) -> str:
+        return f"the {self.operation} of version {self.version} (transaction {self.uuid})"
+
+
 class CommitConflict(TiltyardError, OSError):
-    """A commit that lost against another one. `retryable` says whether planning again can succeed.
+    """A commit that lost against another one. `retryable` says whether planning again can succeed, `winner`
+    names the other one where it is known.
 
     `files_referenced`: the version was there for a moment, and another writer may have built on it. Then the
     files that the commit names must not be deleted; they can be committed again.
     """
 
     retryable = False
+    winner: Winner | None = None
     __str__ = Exception.__str__
 
 

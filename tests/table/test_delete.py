@@ -13,7 +13,7 @@ import pytest
 import tiltyard.lance as lance
 from peer import Peer
 from tiltyard.errors import InvalidExpression, RetryableConflict, TooMuchContention
-from tiltyard.table import delete as delete_module
+from tiltyard.table import row_changes
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_bad_sql_changes_nothing(path: str) -> None:
 def test_a_conflict_on_the_same_rows_is_planned_again_on_the_newest_version(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = delete_module.commit
+    original = row_changes.commit
     races = []
 
     def raced(store: Any, transaction: Any, **options: Any) -> Any:
@@ -101,7 +101,7 @@ def test_a_conflict_on_the_same_rows_is_planned_again_on_the_newest_version(
             lance.dataset(path).delete("id IN (3, 4)")
         return original(store, transaction, **options)
 
-    monkeypatch.setattr(delete_module, "commit", raced)
+    monkeypatch.setattr(row_changes, "commit", raced)
     done = lance.dataset(path).delete("id IN (4, 5)")
     assert done == {"num_deleted_rows": 1}  # row 4 was gone when the delete came to pass
     assert ids(path) == [i for i in range(20) if i not in (3, 4, 5)]
@@ -124,7 +124,7 @@ def test_endless_conflicts_end_with_an_error_that_names_them(
         attempts.append(True)
         raise RetryableConflict("another delete won")
 
-    monkeypatch.setattr(delete_module, "commit", lost)
+    monkeypatch.setattr(row_changes, "commit", lost)
     with pytest.raises(TooMuchContention, match="another delete won"):
         lance.dataset(path).delete("id = 1", conflict_retries=2)
     assert len(attempts) == 3

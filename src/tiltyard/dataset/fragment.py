@@ -21,8 +21,9 @@ from tiltyard.format.fragment import Fragment
 from tiltyard.format.schema import Schema
 from tiltyard.format.version import FileVersion
 from tiltyard.table import write as table_write
-from tiltyard.table.delete import mark_deleted, offsets_of
+from tiltyard.table.delete import offsets_of
 from tiltyard.table.fit import new_schema
+from tiltyard.table.row_changes import mark_deleted
 from tiltyard.table.snapshot import Snapshot, open_latest
 from tiltyard.table.take import Taker, row_numbers
 

@@ -15,7 +15,8 @@ from tiltyard.errors import InvalidInput, TableNotFound, UnsupportedFeature
 from tiltyard.format import transaction as facts
 from tiltyard.table import commit as table_commit
 from tiltyard.table.apply import NewTable
-from tiltyard.table.delete import CONFLICT_RETRIES, RETRY_SECONDS, delete
+from tiltyard.table.delete import delete
+from tiltyard.table.replanning import CONFLICT_RETRIES, RETRY_SECONDS
 from tiltyard.table.restore import restore
 from tiltyard.table.snapshot import Snapshot
 from tiltyard.table.versions import latest_or_none

@@ -21,6 +21,7 @@ from tiltyard.errors import (
     RetryableConflict,
     StoreError,
     VersionNotFound,
+    Winner,
 )
 from tiltyard.format import flags
 from tiltyard.format.deletion import encode_deletions
@@ -39,6 +40,7 @@ from tiltyard.table.conflict import (
     stale_fragments,
     with_deletions,
 )
+from tiltyard.table.conflict.touched import touched_fragments
 from tiltyard.table.deletions import load_deletions
 from tiltyard.table.snapshot import Snapshot, read_snapshot, read_transaction
 from tiltyard.table.versions import locate
@@ -118,7 +120,7 @@ class CatchingUp:
         flags.check_writer(current.manifest)
         for version, theirs in others:
             self._check(version, theirs, current)
-        self._merge_deletions(current)
+        self._merge_deletions(current, others)
         if self.foreign_fragments:
             new = foreign.check_not_committed(self.transaction.operation, current.manifest)
             foreign.check_present(self.store, new, current.manifest.base_paths)
@@ -164,28 +166,32 @@ class CatchingUp:
     def _check(self, version: int, theirs: Transaction, current: Snapshot) -> None:
         verdict = check(self.transaction, theirs, my_affected=self.affected, unhashed_key=self.unhashed_key)
         if not verdict.ok:
-            raise self._conflict(verdict, version, theirs.name)
+            raise self._conflict(verdict, version, theirs)
         if self.foreign_fragments:
             foreign.check_not_in_history(self.transaction.operation, theirs.operation, version)
         operation = rebase_operation(self.transaction.operation, theirs.operation, current.manifest.indices)
         if operation is not self.transaction.operation:
             self.transaction = replace(self.transaction, operation=operation)
 
-    def _conflict(self, verdict: Verdict, version: int, name: str) -> CommitConflict:
-        ours = self.transaction.name
+    def _conflict(self, verdict: Verdict, version: int, theirs: Transaction) -> CommitConflict:
+        ours, name = self.transaction.name, theirs.name
+        error: CommitConflict
         if verdict.outcome is Outcome.RETRYABLE:
-            return RetryableConflict(
+            error = RetryableConflict(
                 f"Retryable commit conflict for version {version}: this {ours} cannot follow the {name} "
                 f"committed meanwhile because {verdict.reason}. Plan it again on the latest version"
             )
-        return IncompatibleTransaction(
-            f"Incompatible transaction: this {ours} cannot follow the {name} of version {version} because "
-            f"{verdict.reason}"
-        )
+        else:
+            error = IncompatibleTransaction(
+                f"Incompatible transaction: this {ours} cannot follow the {name} of version {version} "
+                f"because {verdict.reason}"
+            )
+        error.winner = Winner(version, name, theirs.uuid)
+        return error
 
-    def _merge_deletions(self, current: Snapshot) -> None:
+    def _merge_deletions(self, current: Snapshot, others: Sequence[tuple[int, Transaction]]) -> None:
         """Bring our fragment copies up to the deletions of the current version (transactions pack, section
-        7).
+        7). `others`: what was committed since the last round.
         """
         operation = self.transaction.operation
         if isinstance(operation, Delete | Update):
@@ -200,7 +206,7 @@ class CatchingUp:
                 vectors = {id: _offsets(current, id) for id in stale}
                 merged = merge_deletions(operation, stale, self.affected, vectors)
                 if isinstance(merged, Verdict):
-                    raise self._conflict(merged, current.version, "change")
+                    raise self._conflict(merged, *_last_toucher(others, stale))
                 before = self.own_files.paths()
                 files = {id: self._write(id, rows, current.version) for id, rows in merged.rewritten.items()}
                 operation = with_deletions(operation, files, merged.emptied)
@@ -218,6 +224,14 @@ class CatchingUp:
 
 
 _MAX_U64 = (1 << 64) - 1
+
+
+def _last_toucher(others: Sequence[tuple[int, Transaction]], stale: Sequence[int]) -> tuple[int, Transaction]:
+    """The last of these commits that changed one of the fragments."""
+    for version, theirs in reversed(others):
+        if not touched_fragments(theirs.operation).isdisjoint(stale):
+            return version, theirs
+    return others[-1]
 
 
 def _deletion(snapshot: Snapshot, fragment_id: int) -> DeletionFile | None:

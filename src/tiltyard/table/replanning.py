@@ -1,0 +1,81 @@
+"""Planning an operation again on the newest version after others changed the same rows (decision D14).
+
+A commit that met a *retryable* conflict lost its meaning where it was planned, not for good: rows that it
+moved were moved by another. The loop here plans and writes it anew, with a jittered wait that grows, so that
+those who met once do not meet in step again. Every update, delete and merge runs in it, and each begins with
+the newest version (case T08).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from tiltyard import runtime
+from tiltyard.errors import CommitConflict, RetryableConflict, TooMuchContention
+from tiltyard.table.snapshot import open_latest
+
+if TYPE_CHECKING:
+    from tiltyard.session import Session
+    from tiltyard.store import Store
+    from tiltyard.table.snapshot import Snapshot
+
+T = TypeVar("T")
+
+CONFLICT_RETRIES = 10
+"""How often an operation is planned again by default."""
+
+RETRY_SECONDS = 30.0
+"""Time for all plans by default; the first is never cut short."""
+
+MIN_WAIT_SECONDS = 0.002
+"""Unit of the wait where a plan took less."""
+
+MAX_WAIT_SECONDS = 1.0
+"""Bound of one wait."""
+
+MAX_DOUBLINGS = 6
+"""How often the unit of the wait doubles."""
+
+
+def replanned(
+    attempt: Callable[[Snapshot], T],
+    store: Store,
+    session: Session,
+    *,
+    what: str,
+    conflict_retries: int = CONFLICT_RETRIES,
+    retry_seconds: float = RETRY_SECONDS,
+) -> T:
+    """What `attempt` gives for the newest version; after a `RetryableConflict`, for the then newest, anew.
+
+    `what` names the operation in messages ("update", "delete"). At most `conflict_retries` further plans,
+    none begun once `retry_seconds` are over; then raises `TooMuchContention`, which names the commit that won
+    last.
+    """
+    started = runtime.monotonic()
+    tries = 0
+    while True:
+        began = runtime.monotonic()
+        try:
+            return attempt(open_latest(store, session))
+        except RetryableConflict as error:
+            now = runtime.monotonic()
+            if tries >= conflict_retries or now - started >= retry_seconds:
+                raise _given_up(store, what, tries + 1, now - started, error) from error
+            span = max(now - began, MIN_WAIT_SECONDS) * 2 ** min(tries, MAX_DOUBLINGS)
+            tries += 1
+        runtime.sleep(runtime.random().uniform(0, min(span, MAX_WAIT_SECONDS)))
+
+
+def _given_up(
+    store: Store, what: str, tries: int, seconds: float, error: CommitConflict
+) -> TooMuchContention:
+    won = "" if error.winner is None else f"; the last to win was {error.winner}"
+    raised = TooMuchContention(
+        f"Too many concurrent writers: the {what} of {store.uri} was planned {tries} times in {seconds:.1f} "
+        f"s, and each time others had changed the same rows meanwhile{won}. Nothing was changed ({error}). "
+        "Try again when it is quieter, or allow more with conflict_retries and retry_timeout"
+    )
+    raised.winner = error.winner
+    return raised
