@@ -112,7 +112,10 @@ def whole_number(value: int) -> Literal:
 def require_boolean(node: Node) -> Node:
     """The node itself if it can be a predicate; null may."""
     if node.type != BOOL and node.type != NULL:
-        raise Mismatch(f"a predicate must be boolean; this is {node.type}: compare it with something")
+        raise Mismatch(
+            f"a predicate must be boolean; this does not return a boolean but {node.type}: compare it with "
+            "something"
+        )
     return UNKNOWN if isinstance(node, Literal) and node.value is None else node
 
 

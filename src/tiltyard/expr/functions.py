@@ -340,7 +340,7 @@ SIGNATURES: dict[str, Signature] = {
     "date_trunc": Signature((_TEXT, _INSTANT), 2, 2, _date_trunc, frozenset({0})),
 }
 
-LIST_FUNCTIONS = {"array_has", "array_has_any", "array_has_all", "array_length"}
+LIST_FUNCTIONS = {"array_has", "array_has_any", "array_has_all", "array_length", "array_element", "get_field"}
 """Functions over a list column; the builder makes them, for the elements decide what the constants mean."""
 
 SPECIAL_FUNCTIONS = {"coalesce", "nullif", "greatest", "least"}
@@ -366,6 +366,9 @@ ALIASES = {
     "arrays_overlap": "array_has_any",
     "cardinality": "array_length",
     "list_length": "array_length",
+    "list_element": "array_element",
+    "array_extract": "array_element",
+    "list_extract": "array_element",
 }
 
 AGGREGATES = frozenset(

@@ -1,4 +1,4 @@
-"""Functions over list columns: membership of constants and length.
+"""Functions over list columns: membership of constants, length, one element; and a field of a struct.
 
 A list is tested through its flat elements, all at once, so that the rules of `compare.py` (NaN, zeros, exact
 numbers) hold inside lists too. A null list gives null; a null element equals nothing, and is not unknown:
@@ -18,7 +18,10 @@ from tiltyard.expr.coerce import Mismatch
 from tiltyard.expr.compare import literal_test, membership
 from tiltyard.expr.functions import Run, array_length, list_bounds
 from tiltyard.expr.pairs import pair_test
-from tiltyard.expr.types import BOOL, NULL, Function, Literal, Node, Test
+from tiltyard.expr.types import BOOL, NULL, Column, Function, Literal, Node, Test
+
+MAX_ELEMENT = 1 << 62
+"""No list has more elements; a greater number of an element means none of them, as this one does."""
 
 
 def _is_list(arrow: pa.DataType) -> bool:
@@ -70,10 +73,65 @@ def _has_column(pair: Callable[[pa.Array, pa.Array], np.ndarray]) -> Run:
     return run
 
 
+def _element_at(number: int) -> Run:
+    """The element of each list with this number: 1 is the first, -1 the last; null where there is none."""
+
+    def run(args: Sequence[Any], rows: int) -> pa.Array:
+        flat, first, end = list_bounds(args[0])
+        at = first + number - 1 if number > 0 else end + number
+        known = (at >= first) & (at < end) & (number != 0)
+        valid = valid_of(args[0])
+        if valid is not None:
+            known &= valid
+        return flat.take(pa.array(at, mask=~known))
+
+    return run
+
+
+def _element(lists: Node, number: Node, height: int) -> Node:
+    if not isinstance(number, Literal) or type(number.value) is not int:
+        raise Mismatch("the number of an element must be a whole constant; 1 is the first")
+    return Function(
+        "array_element",
+        (lists, number),
+        lists.type.value_type,
+        _element_at(max(-MAX_ELEMENT, min(MAX_ELEMENT, number.value))),
+        height=height,
+    )
+
+
+def struct_field(struct: Node, name: Node) -> Node:
+    """A field of a struct value, named by a constant text."""
+    if not isinstance(name, Literal) or not isinstance(name.value, str):
+        raise Mismatch("the name of a field must be a text constant")
+    if not pa.types.is_struct(struct.type):
+        raise Mismatch(f"only a struct has fields, and this is {struct.type}")
+    at = struct.type.get_field_index(name.value)
+    if at < 0:
+        known = ", ".join(struct.type.field(i).name for i in range(struct.type.num_fields))
+        raise Mismatch(f"the struct has no field {name.value!r}; there are: {known}")
+    arrow = struct.type.field(at).type
+    if isinstance(struct, Column):
+        return Column((*struct.path, name.value), arrow, height=struct.height)
+
+    def run(args: Sequence[Any], rows: int) -> pa.Array:
+        return args[0].flatten()[at]  # null where the struct is
+
+    return Function("get_field", (struct, name), arrow, run, height=1 + struct.height)
+
+
 def list_function(name: str, args: Sequence[Node]) -> Node:
     """A bound list function; the constants follow the list as further arguments."""
+    if name == "get_field":
+        if len(args) != 2:
+            raise Mismatch("get_field takes 2 arguments")
+        return struct_field(*args)
     wanted = 1 if name == "array_length" else None
-    if not args or (wanted and len(args) != wanted) or (name == "array_has" and len(args) != 2):
+    if (
+        not args
+        or (wanted and len(args) != wanted)
+        or (name in ("array_has", "array_element") and len(args) != 2)
+    ):
         raise Mismatch(f"{name} takes {1 if name == 'array_length' else 2} arguments")
     lists, *members = args
     if isinstance(lists, Literal) or not _is_list(lists.type):
@@ -81,6 +139,8 @@ def list_function(name: str, args: Sequence[Node]) -> Node:
     height = 1 + max(arg.height for arg in args)
     if name == "array_length":
         return Function(name, (lists,), pa.uint64(), array_length, height=height)
+    if name == "array_element":
+        return _element(lists, members[0], height)
     element = lists.type.value_type
     if name == "array_has" and not isinstance(members[0], Literal):
         if members[0].type == NULL:

@@ -35,7 +35,8 @@ def find_column(schema: pa.Schema, steps: Sequence[tuple[str, bool]]) -> Column:
         if found is None:
             where = f"the struct {'.'.join(path)!r} has no field" if path else "there is no column"
             hint = "" if path or not is_quoted else "; a text literal takes single quotes"
-            raise FieldNotFound(f"{where} {name!r}; {nearest(name, names)}{hint}")
+            whole = ".".join([*path, name])
+            raise FieldNotFound(f"No field named {whole}: {where} {name!r}; {nearest(name, names)}{hint}")
         if arrow is None:
             if names.count(found) > 1:
                 raise FieldNotFound(f"there are {names.count(found)} columns {found!r}: rename all but one")

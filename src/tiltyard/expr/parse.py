@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from tiltyard import runtime
 from tiltyard.errors import InvalidExpression, InvalidInput, nearest
 from tiltyard.expr import build
 from tiltyard.expr.coerce import Mismatch, date_literal, instant_literal, time_literal
@@ -35,6 +36,9 @@ CACHED_CHARACTERS = 1 << 14
 
 MAX_PARENTHESES = 20_000
 """Levels of parentheses, calls and prefix operators of a text while it is read."""
+
+NS_PER_DAY = 86_400_000_000_000
+TODAY = "CURRENT_DATE"
 
 T = TypeVar("T")
 
@@ -348,8 +352,12 @@ class _Parser:
             return (yield self.cast())
         if word in ("DATE", "TIMESTAMP", "TIME", "INTERVAL") and scan.follows_text():
             return self.typed_literal()
+        if scan.follows_parameters_and_text():
+            return self.literal_of_type()
         if scan.follows_text() and word not in RESERVED_WORDS:
             raise refuse(f"{scan.raw} before a text literal is not supported", self.text, at)
+        if word == TODAY and not any(name.upper() == word for name in self.schema.names):
+            return self.today()
         if scan.follows_call() and word not in RESERVED_WORDS:
             return (yield self.call())
         if word in RESERVED_WORDS and not self.names_column():
@@ -375,6 +383,22 @@ class _Parser:
         self.scan.advance()
         return node
 
+    def literal_of_type(self) -> Node:
+        """`TYPE(parameters) 'text'`: the text as a value of the type."""
+        at = self.scan.at
+        arrow = read_type(self.scan)
+        node = self.made(at, build.cast, Literal(self.scan.value, pa.string()), arrow)
+        self.scan.advance()
+        return node
+
+    def today(self) -> Node:
+        """`current_date()`, the parentheses may be left out: the day in UTC at which the text is bound."""
+        self.scan.advance()
+        if self.sign() == "(":
+            self.scan.advance()
+            self.expect(")")
+        return Literal(runtime.now_ns() // NS_PER_DAY, pa.date32())
+
     def column(self) -> Node:
         scan = self.scan
         steps = [self.name()]
@@ -385,11 +409,41 @@ class _Parser:
                 steps.append(self.name())
                 continue
             if scan.kind != "text":
-                raise refuse("only a struct field, as in a['b'], can stand in brackets", self.text, scan.at)
+                return self.elements(find_column(self.schema, steps))
             steps.append((scan.value, True))
             scan.advance()
             self.expect("]")
         return find_column(self.schema, steps)
+
+    def elements(self, node: Node) -> Node:
+        """What brackets and dots name below a list, from behind the first bracket on: `a[1]['b'].c`."""
+        scan = self.scan
+        is_bracket = True
+        while True:
+            at = scan.at
+            if not is_bracket:
+                step: Node = Literal(self.name()[0], pa.string())
+            elif scan.kind == "text":
+                step = Literal(scan.value, pa.string())
+            else:
+                minus = self.sign() == "-"
+                if minus:
+                    scan.advance()
+                if scan.kind != "number":
+                    raise refuse(
+                        "a field, as in a['b'], or an element, as in a[1], stands in brackets", self.text, at
+                    )
+                step = self.made(at, build.number, scan.value)
+                step = build.negate(step) if minus else step
+            if is_bracket:
+                scan.advance()
+                self.expect("]")
+            is_field = isinstance(step.value, str) if isinstance(step, Literal) else False
+            node = self.made(at, build.call, "get_field" if is_field else "array_element", [node, step])
+            if self.sign() not in (".", "["):
+                return node
+            is_bracket = self.sign() == "["
+            scan.advance()
 
     def name(self) -> tuple[str, bool]:
         scan = self.scan
@@ -459,6 +513,8 @@ class _Parser:
         """The arguments of a call; a list of constants in brackets counts as that many arguments."""
         args: list[Node] = []
         while self.sign() != ")" or args:
+            if self.word() == "ARRAY" and self.scan.text[self.scan.at + 5 :].lstrip().startswith("["):
+                self.scan.advance()
             if self.sign() == "[":
                 self.scan.advance()
                 args.extend((yield self.listed("]")))
@@ -510,7 +566,8 @@ def _parse(text: str, schema: pa.Schema, wants_predicate: bool) -> Expr:
         raise InvalidInput(f"an expression is a text, not {type(text).__name__}")
     if len(text) > MAX_TEXT_BYTES:
         raise InvalidInput(f"an expression of {len(text):,} characters; at most {MAX_TEXT_BYTES:,} are read")
-    bind = _bind_cached if len(text) <= CACHED_CHARACTERS else _bind
+    is_kept = len(text) <= CACHED_CHARACTERS and TODAY not in text.upper()  # its meaning changes at midnight
+    bind = _bind_cached if is_kept else _bind
     return bind(text, _SchemaKey(schema), wants_predicate)
 
 

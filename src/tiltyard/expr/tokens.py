@@ -51,6 +51,8 @@ _INTEGERS = re.compile(rf"{_BLANK}-?\d{{1,18}}{_BLANK}(?:,{_BLANK}-?\d{{1,18}}{_
 _TEXTS = re.compile(rf"{_BLANK}'[^']*(?:''[^']*)*'{_BLANK}(?:,{_BLANK}'[^']*(?:''[^']*)*'{_BLANK})*\)")
 _ONE_TEXT = re.compile(r"'([^']*(?:''[^']*)*)'")
 
+_PARAMETERS_AND_TEXT = re.compile(r"\s*\(\s*\d+\s*(?:,\s*\d+\s*)?\)\s*'")
+
 _UNCLOSED = {"'": "a text literal", '"': "a quoted name", "`": "a quoted name", "/": "a comment"}
 
 
@@ -74,7 +76,9 @@ def refuse(problem: str, text: str, position: int) -> InvalidExpression:
     after = "..." if position + SHOWN_CHARACTERS < len(text) else ""
     caret = " " * (len(before) + position - start) + "^"
     return InvalidExpression(
-        f"{problem} (at character {position})\n  {before}{shown}{after}\n  {caret}", text, position
+        f"Invalid user input: {problem} (at character {position})\n  {before}{shown}{after}\n  {caret}",
+        text,
+        position,
     )
 
 
@@ -120,6 +124,10 @@ class Scanner:
         """Whether a text literal comes right after the current token."""
         match = _TOKEN.match(self.text, self._next)
         return match is not None and match.lastgroup == "text"
+
+    def follows_parameters_and_text(self) -> bool:
+        """Whether numbers in parentheses and then a text literal come right after the current token."""
+        return _PARAMETERS_AND_TEXT.match(self.text, self._next) is not None
 
     def follows_call(self) -> bool:
         """Whether an opening parenthesis comes right after the current token."""
