@@ -25,7 +25,7 @@ def data_place(store: Store, session: Session, manifest: Manifest, file: DataFil
     """Store and path of a data file. Raises `CorruptFile` when the manifest lacks the file's base."""
     if file.base_id is None:
         return store, data_path(file.path)
-    place, is_root = _base(store, session, manifest, file.base_id, f"data file {file.path}")
+    place, is_root = base_place(store, session, manifest, file.base_id, f"data file {file.path}")
     return place, data_path(file.path) if is_root else file.path
 
 
@@ -38,11 +38,13 @@ def deletion_place(
     path = deletion.path(fragment.id)
     if deletion.base_id is None:
         return store, path
-    place, is_root = _base(store, session, manifest, deletion.base_id, f"deletion file {path}")
+    place, is_root = base_place(store, session, manifest, deletion.base_id, f"deletion file {path}")
     return place, path if is_root else path.rpartition("/")[2]
 
 
-def _base(store: Store, session: Session, manifest: Manifest, base_id: int, what: str) -> tuple[Store, bool]:
+def base_place(
+    store: Store, session: Session, manifest: Manifest, base_id: int, what: str
+) -> tuple[Store, bool]:
     try:
         base = base_of(manifest.base_paths, base_id, what)
     except CorruptFile as error:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tiltyard.format.index_metadata import IndexMetadata
 from tiltyard.format.roaring import decode_roaring, encode_roaring
+from tiltyard.index.btree.layout import LOOKUP_FILE
 
 
 def covered_fragments(entry: IndexMetadata) -> frozenset[int] | None:
@@ -27,3 +28,17 @@ def kind_of(entry: IndexMetadata) -> str:
     if entry.details is None:
         return ""
     return entry.details.type_name.rpartition(".")[2].lower().removesuffix("indexdetails")
+
+
+def is_btree(entry: IndexMetadata) -> bool:
+    """Whether the segment is one of a B-tree index: by its details, or, from old writers, by its files."""
+    if entry.details is None:
+        return any(file.path == LOOKUP_FILE for file in entry.files)
+    return kind_of(entry) == "btree"
+
+
+def stores_addresses(entry: IndexMetadata) -> bool:
+    """Whether the index of a table with stable row ids holds row addresses (indices pack, section 1.3)."""
+    if is_btree(entry):
+        return (entry.index_version or 0) >= 1
+    return kind_of(entry) in ("zonemap", "bloomfilter")

@@ -13,7 +13,7 @@ from tiltyard.format.index_metadata import FRAGMENT_REUSE, IndexMetadata
 from tiltyard.format.manifest import Manifest
 from tiltyard.format.operations import CreateIndex, RewrittenIndex
 from tiltyard.table.apply.draft import Inputs
-from tiltyard.table.index_entries import covered_fragments, covering, kind_of
+from tiltyard.table.index_entries import covered_fragments, covering, stores_addresses
 
 
 def create_index(previous: Manifest, operation: CreateIndex, inputs: Inputs) -> Manifest:
@@ -109,14 +109,6 @@ def after_rewrite(
         indices = [entry for entry in indices if entry.name != FRAGMENT_REUSE]
         indices.append(inputs.reuse_entry)
     return replace(manifest, indices=tuple(indices))
-
-
-def stores_addresses(entry: IndexMetadata) -> bool:
-    """Whether the index of a table with stable row ids holds row addresses (indices pack, section 1.3)."""
-    kind = kind_of(entry)
-    if kind == "btree":
-        return (entry.index_version or 0) >= 1
-    return kind in ("zonemap", "bloomfilter")
 
 
 def _swapped(entry: IndexMetadata, groups: Sequence[tuple[frozenset[int], frozenset[int]]]) -> IndexMetadata:
