@@ -416,3 +416,43 @@ ds.shallow_clone(path + "clone", 2)
     old, new = (decode_manifest(path.read_bytes(), "m")[0] for path in (first, second))
     assert new.reader_flags & flags.MIXED_FILE_VERSIONS
     assert flags.recomputed(replace(new, reader_flags=0, writer_flags=0), old) == new
+
+
+def grown(base: Manifest, ids: range, **changes: object) -> Manifest:
+    more = base.fragments.appended([a_fragment(id) for id in ids])
+    return replace(base, fragments=more, version=base.version + 1, **changes)
+
+
+def successors(base: Manifest) -> dict[str, Manifest]:
+    """What may follow `base`, and what may stand in its place."""
+    two = list(base.fragments)
+    return {
+        "appended": grown(base, range(2, 5)),
+        "appended, one deleted from": replace(
+            base, fragments=base.fragments.appended([a_fragment(2, deleted=1)])
+        ),
+        "same fragments": replace(base, version=6, config={"other": "1"}),
+        "fewer": replace(base, fragments=FragmentList.of(two[:1])),
+        "none": replace(base, fragments=FragmentList()),
+        "another deletion": replace(base, fragments=FragmentList.of([two[0], a_fragment(1, deleted=4)])),
+        "other schema": grown(base, range(2, 3), schema=Schema.from_arrow(pa.schema([("b", pa.int8())]))),
+        "other schema metadata": grown(base, range(2, 3), schema=replace(SCHEMA, metadata={"k": b"w"})),
+        "a column more": grown(
+            base, range(2, 3), schema=Schema.from_arrow(SCHEMA.arrow.append(pa.field("z", pa.int8())))
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", successors(a_manifest()))
+def test_a_known_version_saves_work_and_changes_nothing(name: str) -> None:
+    """Whatever version is at hand, the answer is that of the bytes alone."""
+    known = decoded(encoded(a_manifest()))[0]
+    known.fragments.ids, known.fragments.any_deletions  # noqa: B018 - what the list has worked out is carried over
+    data = encoded(successors(a_manifest())[name], TRANSACTION)
+    alone, together = decode_manifest(data, "m")[0], decode_manifest(data, "m", known)[0]
+    assert together == alone
+    assert encoded(together) == encoded(alone)
+    for attribute in ("ids", "physical_rows", "deleted_rows"):
+        assert getattr(together.fragments, attribute).tolist() == getattr(alone.fragments, attribute).tolist()
+    assert together.fragments.any_deletions == alone.fragments.any_deletions
+    assert list(together.fragments) == list(alone.fragments)

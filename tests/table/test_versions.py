@@ -20,7 +20,7 @@ from tiltyard.errors import CorruptFile, StoreError, TableNotFound, VersionNotFo
 from tiltyard.format import names
 from tiltyard.session import Session
 from tiltyard.store import Store, open_store
-from tiltyard.table.versions import RACY_NS, latest, list_versions, locate, ranges, read_hint
+from tiltyard.table.versions import RACY_NS, latest, list_names, list_versions, locate, ranges, read_hint
 from tiltyard.testing.faults import Fault, FaultyStore, Plan, Rule
 
 SETTLED = 1.5 * RACY_NS / 1e9
@@ -396,3 +396,19 @@ def test_hint_is_read_back_as_written(store: Store) -> None:
     assert read_hint(store) is None
     hint(store, names.hint_body(12))
     assert read_hint(store) == 12
+
+
+@pytest.mark.parametrize("naming", ["V1", "V2"])
+def test_versions_above_one(store: Store, naming: names.Naming) -> None:
+    commit(store, 1, 9, 10, 11, 200, naming=naming)
+    store.create(names.manifest_path(names.DETACHED_BIT + 5, "detached"), b"x")
+    assert [each.version for each in list_names(store, above=10)] == [11, 200]
+    assert list_names(store, above=200) == []
+    assert [each.version for each in list_names(store)] == [1, 9, 10, 11, 200]
+
+
+def test_old_names_that_look_like_new_ones_at_first_sight(store: Store) -> None:
+    """A version of the old scheme whose digits begin as all new names do."""
+    high = int(names.manifest_name(1, "V2")[:12])
+    commit(store, 7, high, naming="V1")
+    assert newest(store) == high

@@ -306,8 +306,16 @@ class FragmentList(Sequence[Fragment]):
 
     def appended(self, fragments: Iterable[Fragment]) -> FragmentList:
         """This list followed by more fragments; what is already there is carried over as it is."""
-        added = FragmentList.of(fragments)
-        grown = FragmentList([*self._messages, *added._messages])
+        return self._followed_by(FragmentList.of(fragments))
+
+    def followed_by(self, messages: Sequence[Any], path: str) -> FragmentList:
+        """This list followed by fragments in the form that a manifest holds them in; `path` is that
+        manifest's.
+        """
+        return self._followed_by(FragmentList(messages, path))
+
+    def _followed_by(self, added: FragmentList) -> FragmentList:
+        grown = FragmentList([*self._messages, *added._messages], added._path or self._path)
         grown._begins_as = self._messages
         if self._arrays is not None:
             pairs = zip(self._arrays, added._columns(), strict=True)

@@ -95,15 +95,25 @@ class Manifest:
 TransactionLoader = Callable[[], Transaction | None]
 
 
-def decode_manifest(data: Any, path: str) -> tuple[Manifest, TransactionLoader]:
+def decode_manifest(
+    data: Any, path: str, known: Manifest | None = None
+) -> tuple[Manifest, TransactionLoader]:
     """The manifest in the bytes of a whole file, and a function that decodes its inline transaction.
 
-    The function returns `None` when the transaction stands in a file of its own. Raises `CorruptFile` naming
-    `path` and what was expected, `UnsupportedFeature` for experimental forms.
+    The function returns `None` when the transaction stands in a file of its own. `known` is another version
+    of the table: where this one begins with the same bytes, as it does after appends, only what follows is
+    decoded. Raises `CorruptFile` naming `path` and what was expected, `UnsupportedFeature` for experimental
+    forms.
     """
     view = memoryview(data)
     end, body = _manifest_span(view, path)
-    m = wire.parse(pb.Manifest, view[end - body : end], path, "the manifest")
+    message = view[end - body : end]
+    shared = b"" if known is None else known.schema.encode_fields() + known.fragments.encode()
+    if not shared or bytes(message[: len(shared)]) != shared:
+        known, shared = None, b""
+    m = wire.parse(pb.Manifest, message[len(shared) :], path, "the manifest")
+    if known is not None and (m.fields or dict(m.schema_metadata) != known.schema.metadata):
+        known, m = None, wire.parse(pb.Manifest, message, path, "the manifest")
     if m.HasField("fragment_tree"):
         raise UnsupportedFeature(f"{path}: tables with a fragment tree are not supported by this version")
     # Sections stand before the length prefix of the manifest itself.
@@ -118,7 +128,7 @@ def decode_manifest(data: Any, path: str) -> tuple[Manifest, TransactionLoader]:
             return None
         return decode_transaction(_section(sections, inline, path, "transaction section"), path)
 
-    return _from_message(m, indices, path), load_transaction
+    return _from_message(m, indices, path, known), load_transaction
 
 
 def decode_only_transaction(data: Any, path: str) -> tuple[Transaction | None, str]:
@@ -183,16 +193,14 @@ def _section(sections: memoryview, offset: int, path: str, what: str) -> memoryv
     return sections[start : start + length]
 
 
-def _from_message(m: Any, indices: tuple[IndexMetadata, ...], path: str) -> Manifest:
-    try:
-        schema = Schema.from_messages(m.fields, m.schema_metadata, path)
-    except CorruptFile as error:
-        raise CorruptFile(str(error), path) from error
-    names = schema.names
-    if len(set(names)) < len(names):
-        twice = next(name for name, count in Counter(names).items() if count > 1)
-        raise CorruptFile(f"two columns are named {twice!r}", path)
-    fragments = FragmentList(list(m.fragments), path)
+def _from_message(m: Any, indices: tuple[IndexMetadata, ...], path: str, known: Manifest | None) -> Manifest:
+    """The manifest of a message; with `known`, whose schema and fragments come before those of the
+    message.
+    """
+    if known is None:
+        schema, fragments = _schema(m, path), FragmentList(list(m.fragments), path)
+    else:
+        schema, fragments = known.schema, known.fragments.followed_by(list(m.fragments), path)
     fragments.check()
     stamp = m.timestamp
     if not FIRST_SECOND <= stamp.seconds <= LAST_SECOND or not 0 <= stamp.nanos < NANOSECONDS:
@@ -224,6 +232,18 @@ def _from_message(m: Any, indices: tuple[IndexMetadata, ...], path: str) -> Mani
         m.tag,
         wire.unknown_fields(m),
     )
+
+
+def _schema(m: Any, path: str) -> Schema:
+    try:
+        schema = Schema.from_messages(m.fields, m.schema_metadata, path)
+    except CorruptFile as error:
+        raise CorruptFile(str(error), path) from error
+    names = schema.names
+    if len(set(names)) < len(names):
+        twice = next(name for name, count in Counter(names).items() if count > 1)
+        raise CorruptFile(f"two columns are named {twice!r}", path)
+    return schema
 
 
 def _writer_version(m: Any) -> WriterVersion:

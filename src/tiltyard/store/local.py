@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 64  # directories below each other in a listing; more is a loop of links
 MAX_KEPT_FAILURES = 64  # creations whose cause is remembered for `failure`
-_FIRST_PAUSE = 0.0002  # seconds between two looks at a held turnstile, growing to
-_LONGEST_PAUSE = 0.002
+# Seconds between two looks at a held turnstile. Shorter pauses hand it around after every commit, which costs
+# each process a look at what the others did; these let whoever is awake do a few in a row.
+_FIRST_PAUSE = 0.0005
+_LONGEST_PAUSE = 0.004
 
 
 class LocalStore:

@@ -11,7 +11,7 @@ from tiltyard import runtime
 from tiltyard.errors import CorruptFile, StoreError
 from tiltyard.format import names
 from tiltyard.store import Store
-from tiltyard.table.versions import list_versions, read_hint
+from tiltyard.table.versions import list_names, read_hint
 
 MAX_HINT_DELAY_SECONDS = 1.0
 """A hint later than this could pull a newer one down; it is left to the next commit."""
@@ -42,7 +42,7 @@ def write_hint(store: Store, version: int, created_at: float) -> None:
             if runtime.monotonic() - seen_at <= MAX_UNCHECKED_SECONDS:
                 return
             seen_at = runtime.monotonic()
-            newest = max((each.version for each in list_versions(store)), default=version)
+            newest = max((each.version for each in list_names(store, above=version)), default=version)
             if newest <= version:
                 return
             version = newest

@@ -58,7 +58,7 @@ def fell_into_hole(
     """
     if won_at - looked_at <= HOLE_CHECK_SECONDS and not _hint_is_above(store, made.version):
         return None
-    higher = [each for each in list_names(store) if each.version > made.version]
+    higher = list_names(store, above=made.version)
     if not higher:
         return None
     try:

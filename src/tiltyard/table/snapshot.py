@@ -199,7 +199,7 @@ def read_snapshot(store: Store, session: Session, location: VersionLocation) -> 
     """
     stat = store.stat(location.path)
     manifest, inline = session.cache.get_or(
-        _cache_key(store, stat), lambda: (_decoded(store, location), 2 * stat.size)
+        _cache_key(store, stat), lambda: (_decoded(store, session, location), 2 * stat.size)
     )
     return Snapshot(store, manifest, location, session, inline)
 
@@ -209,8 +209,15 @@ def _cache_key(store: Store, stat: ObjectStat) -> tuple[str, str, str, str]:
     return store.identity, stat.path, "manifest", stat.tag
 
 
-def _decoded(store: Store, location: VersionLocation) -> tuple[Manifest, TransactionLoader]:
-    manifest, inline = decode_manifest(store.read(location.path), location.path)
+def _last_key(store: Store) -> tuple[str, str, str, str]:
+    """Where the session keeps the manifest that was decoded or made last: the next mostly begins like it."""
+    return store.identity, names.VERSIONS_DIR, "last manifest", ""
+
+
+def _decoded(store: Store, session: Session, location: VersionLocation) -> tuple[Manifest, TransactionLoader]:
+    data = store.read(location.path)
+    key = _last_key(store)
+    manifest, inline = decode_manifest(data, location.path, known=session.cache.get(key))
     try:
         flags.check_reader(manifest)
     except CorruptFile as error:
@@ -220,6 +227,7 @@ def _decoded(store: Store, location: VersionLocation) -> tuple[Manifest, Transac
             f"the manifest says that it is version {manifest.version}, its name {location.version}",
             path=location.path,
         )
+    session.cache.put(key, manifest, len(data))
     return manifest, inline
 
 
@@ -267,6 +275,7 @@ def committed_snapshot(
     except StoreError:  # the version is ours all the same; somebody else will read it from the store
         return Snapshot(store, manifest, location, session, inline)
     session.cache.put(_cache_key(store, stat), (manifest, inline), 2 * stat.size)
+    session.cache.put(_last_key(store), manifest, stat.size)
     return Snapshot(store, manifest, location, session, inline)
 
 

@@ -7,6 +7,7 @@ confirm it (docs/design/002-latest-version.md).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,10 @@ RACY_NS = 20_000_000
 
 V2_NAME_LENGTH = len(names.manifest_name(1, "V2"))
 """Every V2 name has this length, and no name of the other scheme that stands beside them."""
+
+V2_BEGINNING = names.manifest_name(1, "V2")[:9]
+"""How the V2 names of all but absurdly high versions begin, and the first text after all that begin so."""
+V2_END = V2_BEGINNING[:-1] + chr(ord(V2_BEGINNING[-1]) + 1)
 
 NAMINGS: tuple[Naming, ...] = ("V2", "V1")
 """The schemes of names on a chain of versions, the usual one first."""
@@ -104,8 +109,9 @@ def read_hint(store: Store) -> int | None:
 
 def _greatest(store: Store) -> VersionLocation | None:
     listed = store.list_names(names.VERSIONS_DIR)
-    odd = [name for name in listed if len(name) != V2_NAME_LENGTH]
-    if any(parsed is not None and parsed[1] == "V1" for parsed in map(names.parse_manifest_name, odd)):
+    if any(
+        parsed is not None and parsed[1] == "V1" for parsed in map(names.parse_manifest_name, _odd(listed))
+    ):
         found = list_versions(store)
         return found[-1] if found else None
     for name in listed:  # sorted: V2 names count down in a fixed width, so the first one is the newest
@@ -113,6 +119,17 @@ def _greatest(store: Store) -> VersionLocation | None:
         if parsed is not None and parsed[1] == "V2":
             return VersionLocation(parsed[0], f"{names.VERSIONS_DIR}/{name}", "V2")
     return None
+
+
+def _odd(listed: Sequence[str]) -> Sequence[str]:
+    """The names of a sorted listing that are no V2 names by their length; without a loop where that shows."""
+    first = bisect_left(listed, V2_BEGINNING)
+    end = bisect_left(listed, V2_END)
+    alike = listed[first:end]
+    others = [*listed[:first], *listed[end:]]
+    if set(map(len, alike)) - {V2_NAME_LENGTH}:
+        others += alike
+    return [name for name in others if len(name) != V2_NAME_LENGTH]
 
 
 def list_versions(store: Store) -> list[VersionLocation]:
@@ -129,12 +146,17 @@ def list_versions(store: Store) -> list[VersionLocation]:
     return found
 
 
-def list_names(store: Store) -> list[VersionLocation]:
-    """As `list_versions`, whatever the naming schemes: a version may stand there under both."""
+def list_names(store: Store, above: int = 0) -> list[VersionLocation]:
+    """As `list_versions`, whatever the naming schemes: a version may stand there under both. Versions up to
+    `above` are left out.
+    """
     found: list[VersionLocation] = []
+    newest_first = names.manifest_name(above, "V2") if above else ""
     for name in store.list_names(names.VERSIONS_DIR):
+        if newest_first and len(name) == V2_NAME_LENGTH and name >= newest_first:
+            continue
         parsed = names.parse_manifest_name(name)
-        if parsed is not None and parsed[1] != "detached":
+        if parsed is not None and parsed[1] != "detached" and parsed[0] > above:
             found.append(VersionLocation(parsed[0], f"{names.VERSIONS_DIR}/{name}", parsed[1]))
     found.sort(key=lambda location: location.version)
     return found
