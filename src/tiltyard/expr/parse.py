@@ -357,7 +357,7 @@ class _Parser:
         if scan.follows_text() and word not in RESERVED_WORDS:
             raise refuse(f"{scan.raw} before a text literal is not supported", self.text, at)
         if word == TODAY and not any(name.upper() == word for name in self.schema.names):
-            return self.today()
+            return self.current_date()
         if scan.follows_call() and word not in RESERVED_WORDS:
             return (yield self.call())
         if word in RESERVED_WORDS and not self.names_column():
@@ -391,7 +391,7 @@ class _Parser:
         self.scan.advance()
         return node
 
-    def today(self) -> Node:
+    def current_date(self) -> Node:
         """`current_date()`, the parentheses may be left out: the day in UTC at which the text is bound."""
         self.scan.advance()
         if self.sign() == "(":
