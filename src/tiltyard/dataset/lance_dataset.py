@@ -9,19 +9,20 @@ from tiltyard.dataset import arguments
 from tiltyard.dataset.handle import Handle, moment_of, open_root, refuse, seconds_of, session_of
 from tiltyard.dataset.not_yet import Named
 from tiltyard.dataset.reading import ReadFace, version_number
+from tiltyard.dataset.updating import UpdateFace
 from tiltyard.dataset.writing import WriteFace
 from tiltyard.errors import InvalidInput, TableNotFound
 from tiltyard.format.names import branch_path
 from tiltyard.table.snapshot import open_snapshot
 
 
-class LanceDataset(ReadFace, WriteFace, Named):
+class LanceDataset(ReadFace, WriteFace, UpdateFace, Named):
     """A table, seen at one version. Share it among threads, pickle it, use it in forked children.
 
     A handle shows the version it was opened at until `checkout_latest()`, a write through it, or its
     `freshness` moves it on: None (never by itself), a number of seconds or a timedelta (a read looks for a
-    newer version when the last look is older), or `'latest'` (every read looks). Deletes always see the
-    newest version.
+    newer version when the last look is older), or `'latest'` (every read looks). Deletes and updates always
+    see the newest version.
     """
 
     def __init__(

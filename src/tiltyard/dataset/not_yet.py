@@ -26,7 +26,7 @@ _DATASET = {
     _INDICES: """centroids commit_existing_index_segments create_index create_index_uncommitted
         create_scalar_index describe_indices drop_index get_ivf_model has_index index_statistics list_indices
         merge_existing_index_segments merge_index_metadata prewarm_index""",
-    _COLUMNS: """add_columns alter_columns drop_columns merge merge_insert replace_schema update
+    _COLUMNS: """add_columns alter_columns drop_columns merge merge_insert replace_schema
         from_pydantic_model""",
     _UPKEEP: """all_files cleanup_old_versions explain_cleanup_old_versions optimize remap_row_addrs
         tracked_files migrate_manifest_paths_v2 delta""",

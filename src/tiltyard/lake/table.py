@@ -182,6 +182,13 @@ class Table:
         self._refuse_pinned("delete")
         return self._ds.delete(where)["num_deleted_rows"]
 
+    def update(self, updates: Mapping[str, str], where: Any = None) -> int:
+        """Set columns, `{"price": "price * 2"}`, of the rows for which the SQL is true, or of all; how many
+        they were. Expressions see the row as it was; a dotted path sets a field of a struct.
+        """
+        self._refuse_pinned("update")
+        return self._ds.update(updates, where)["num_rows_updated"]
+
     def _write(self, mode: str, data: Any, **options: Any) -> None:
         self._refuse_pinned(mode)
         if isinstance(data, pa.Schema):

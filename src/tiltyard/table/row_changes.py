@@ -168,18 +168,26 @@ class RowChanges:
                 carried.append(stable_ids(self.snapshot, each.moved_from))
             yield each.batch
 
-    def rewrite(self, fragment_id: int, fields: Schema, batches: Iterable[Any], offsets: Offsets) -> None:
+    def rewrite(
+        self,
+        fragment_id: int,
+        fields: Schema,
+        batches: Iterable[Any],
+        offsets: Offsets,
+        *,
+        version: FileVersion | None = None,
+    ) -> None:
         """Write some columns of a fragment anew, beside the others.
 
         `fields`: top-level fields of the table's schema. `batches`: `pa.RecordBatch`es of exactly these
         columns for *all* physical rows of the fragment in order, deleted ones included. `offsets`: sorted
-        physical offsets (uint32) of the rows whose values differ.
+        physical offsets (uint32) of the rows whose values differ. `version`: of the file; the
+        table's by default.
         """
         fragment = self._rewritten.get(fragment_id) or self._fragment(fragment_id)
         path = data_path(data_file_name(runtime.uuid4().bytes))
-        with FileWriter(
-            self.snapshot.store, path, fields, version=table_file_version(self.snapshot)
-        ) as writer:
+        version = version or table_file_version(self.snapshot)
+        with FileWriter(self.snapshot.store, path, fields, version=version) as writer:
             for batch in batches:
                 writer.write(batch)
             if writer.rows != fragment.physical_rows:
@@ -370,9 +378,15 @@ def mark_deleted(snapshot: Snapshot, fragment: Fragment, offsets: Offsets) -> Fr
         id=runtime.uuid4().int & _MAX_U64,
         rows=len(deleted),
     )
-    with snapshot.store.writer(deletion.path(fragment.id)) as writer:
-        writer.write([data])
-        writer.commit()
+    path = deletion.path(fragment.id)
+    try:
+        with snapshot.store.writer(path) as writer:
+            writer.write([data])
+            writer.commit()
+    except StoreError as error:
+        raise StoreError(
+            f"deletion file {path} of {snapshot.store.uri} could not be written ({error}); nothing was changed"
+        ) from error
     return replace(fragment, deletion=deletion)
 
 
