@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tiltyard.index.btree.build import BuildLimits, BuiltIndex, build, merge, remap
+    from tiltyard.index.btree.written import BuildLimits, BuiltIndex, build, merge, remap
     from tiltyard.index.btree.search import BTree, Statistics, open_btree
 
 __all__ = [
@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(search, name)
     if name in __all__:
-        from tiltyard.index.btree import build as module
+        from tiltyard.index.btree import written
 
-        return getattr(module, name)
+        return getattr(written, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
