@@ -52,8 +52,16 @@ class InvalidExpression(InvalidInput):
         self.position = position
 
 
-class SchemaMismatch(InvalidInput):
+class SchemaMismatch(InvalidInput, OSError):
     """Data whose schema does not fit the table's; the message shows both side by side."""
+
+    __str__ = Exception.__str__
+
+
+class NothingToWrite(InvalidInput, OSError):
+    """Data without columns or without rows where a fragment is to be made of it."""
+
+    __str__ = Exception.__str__
 
 
 class FieldNotFound(InvalidInput, KeyError):
@@ -84,6 +92,20 @@ class VersionNotFound(TiltyardError, ValueError):
 
 class TagNotFound(TiltyardError, ValueError):
     """A tag that does not exist; the message lists those that do."""
+
+
+class TagAlreadyExists(TiltyardError, ValueError):
+    """A tag of this name exists; it can be moved, or another name chosen."""
+
+
+class BranchNotFound(TiltyardError, ValueError):
+    """A branch that does not exist; the message lists those that do."""
+
+
+class CleanupRefused(TiltyardError, OSError):
+    """A cleanup, or the removal of a branch, that would take away what a tag or branch still names."""
+
+    __str__ = Exception.__str__
 
 
 # -- what others did meanwhile -------------------------------------------------------------------
@@ -128,6 +150,14 @@ class TooMuchContention(CommitConflict):
     """Retries or time ran out while other writers kept winning; nothing was committed."""
 
     retryable = True
+
+
+class FilesRemoved(TiltyardError, OSError):
+    """A cleanup takes away files that a commit would name, so that it was not committed. Do the whole operation
+    again: it writes new files.
+    """
+
+    __str__ = Exception.__str__
 
 
 class OutcomeUnknown(TiltyardError, OSError):

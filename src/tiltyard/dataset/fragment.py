@@ -16,7 +16,7 @@ from tiltyard.dataset.progress import ToldProgress
 from tiltyard.dataset.scanner import LanceScanner, ScannerBuilder, build
 from tiltyard.dataset.source import read_source
 from tiltyard.dataset.transaction import Transaction
-from tiltyard.errors import InvalidInput, RowOutOfRange, TableAlreadyExists, TableNotFound
+from tiltyard.errors import InvalidInput, NothingToWrite, RowOutOfRange, TableAlreadyExists, TableNotFound
 from tiltyard.format.fragment import Fragment
 from tiltyard.format.schema import Schema
 from tiltyard.format.version import FileVersion
@@ -209,7 +209,7 @@ class LanceFragment(Named):
             session=session,
         )
         if not found:
-            raise InvalidInput("the data has no rows, so that there is no fragment to make")
+            raise NothingToWrite("the data has no rows, so that there is no fragment to make")
         assert isinstance(found, list)
         found[0].id = id or 0
         return found[0]

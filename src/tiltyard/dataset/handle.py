@@ -123,10 +123,15 @@ def open_root(uri: Any, storage_options: Mapping[str, Any] | None) -> Store:
     return open_store(arguments.text("the location", uri), options)
 
 
-def session_of(session: Any) -> Session:
-    """The session given, or the process-wide one."""
+def session_of(session: Any, index_bytes: int | None = None, metadata_bytes: int | None = None) -> Session:
+    """The session given, one of its own with caches of these sizes (bytes), or the process-wide one."""
     if session is None:
-        return default_session()
+        if index_bytes is None and metadata_bytes is None:
+            return default_session()
+        return Session(
+            index_cache_size_bytes=arguments.maybe_whole("index_cache_size_bytes", index_bytes),
+            metadata_cache_size_bytes=arguments.maybe_whole("metadata_cache_size_bytes", metadata_bytes),
+        )
     if not isinstance(session, Session):
         raise arguments.wrong("session", "a tiltyard Session", session)
     return session

@@ -48,8 +48,8 @@ class LanceDataset(ReadFace, WriteFace, UpdateFace, Named):
         asof: Any = None,
         freshness: Any = None,
     ) -> None:
-        """Open a table; see `dataset`. Sizes of blocks and caches are accepted and have no effect: give a
-        session.
+        """Open a table; see `dataset`. Numbers of cache entries and sizes of blocks have no effect; cache sizes
+        in bytes give the handle a session of its own, unless one is given.
         """
         refuse(
             commit_lock=commit_lock,
@@ -71,7 +71,7 @@ class LanceDataset(ReadFace, WriteFace, UpdateFace, Named):
         if version is not None and asof is not None:
             raise InvalidInput("give at most one of version and asof")
         root = open_root(uri, storage_options)
-        found = session_of(session)
+        found = session_of(session, index_cache_size_bytes, metadata_cache_size_bytes)
         try:
             if version is None or isinstance(version, str):
                 tag = None if version is None else arguments.text("version", version)

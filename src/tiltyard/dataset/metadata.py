@@ -6,6 +6,7 @@ The JSON form is that of the official package, so that workers of both can hand 
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,19 @@ from tiltyard.format import fragment as facts
 MIN_I32, MAX_I32 = -(1 << 31), (1 << 31) - 1
 _FILE_TYPES = {"arrow": "array", "bin": "bitmap"}
 _KINDS = {"array": "arrow", "bitmap": "bin"}
+
+
+class FilePath(str):
+    """A path that can also be called for itself: it was a method in old versions of the official package."""
+
+    __slots__ = ()
+
+    def __call__(self) -> str:
+        warnings.warn("path is an attribute: leave the parentheses out", DeprecationWarning, stacklevel=2)
+        return str(self)
+
+    def __reduce__(self) -> Any:
+        return FilePath, (str(self),)
 
 
 @dataclass
@@ -31,6 +45,9 @@ class DataFile:
     file_minor_version: int = 0
     file_size_bytes: int | None = None
     base_id: int | None = None
+
+    def __post_init__(self) -> None:
+        self.path = FilePath(arguments.text("path", self.path))
 
     def field_ids(self) -> list[int]:
         """Ids of the fields in the file."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tiltyard.dataset.lance_dataset import LanceDataset
     from tiltyard.table.snapshot import Snapshot
 
+BATCH_ROWS_VARIABLE = "LANCE_DEFAULT_BATCH_SIZE"
 ColumnsArgument = Sequence[str] | Mapping[str, str] | None
 
 
@@ -101,6 +103,16 @@ class LanceScanner(Named):
         )
 
 
+def _default_batch_rows() -> int:
+    """Rows of a batch where the caller names none: the environment's word, else ours."""
+    told = os.environ.get(BATCH_ROWS_VARIABLE)
+    if told is None:
+        return DEFAULT_BATCH_ROWS
+    if not (told.isascii() and told.isdigit() and int(told) > 0):
+        raise InvalidInput(f"{BATCH_ROWS_VARIABLE} must be a number of rows, found {told!r}")
+    return int(told)
+
+
 def _with(request: ScanRequest, **changes: Any) -> ScanRequest:
     from dataclasses import replace
 
@@ -116,7 +128,7 @@ class ScannerBuilder(Named):
         self._where: Any = None
         self._limit: int | None = None
         self._offset = 0
-        self._batch_rows = DEFAULT_BATCH_ROWS
+        self._batch_rows = _default_batch_rows()
         self._fragments: list[int] | None = None
         self._row_id = False
         self._row_address = False
