@@ -58,6 +58,9 @@ class BenchEngine(Engine):
     def delete(self, ds: Any, predicate: str) -> Any:
         return ds.delete(predicate)
 
+    def update(self, ds: Any, updates: dict[str, str], where: str) -> Any:
+        return ds.update(updates, where=where)
+
     def create_btree(self, ds: Any, column: str) -> None:
         if os.environ.get("TILTYARD_BENCH_PLAIN") != "1":
             raise NotImplementedError("no index yet; see TILTYARD_BENCH_PLAIN")

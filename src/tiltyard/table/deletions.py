@@ -126,6 +126,10 @@ def without_deleted(deleted: npt.NDArray[np.uint32] | None, offsets: Offsets) ->
 
 def union(deleted: npt.NDArray[np.uint32] | None, more: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     """Both sets of offsets, sorted, each once."""
-    if deleted is None:
-        return more if bool((more[1:] > more[:-1]).all()) else np.unique(more)
-    return np.union1d(deleted, more).astype(np.uint32)
+    both = more if deleted is None else np.concatenate((deleted, more))
+    if not bool((both[1:] > both[:-1]).all()):
+        both = np.sort(both, kind="stable")  # two ascending runs are merged, not sorted
+        fresh = np.ones(len(both), dtype=bool)
+        np.not_equal(both[1:], both[:-1], out=fresh[1:])
+        both = both[fresh]
+    return both.astype(np.uint32, copy=False)

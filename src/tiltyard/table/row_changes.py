@@ -95,7 +95,7 @@ class RowChanges:
         self._rewritten: dict[int, Fragment] = {}
         self._rewritten_offsets: dict[int, Offsets] = {}
         self._rewritten_fields: dict[int, None] = {}
-        self._deletions: dict[int, str] = {}
+        self._deletions: list[tuple[int, str]] = []
         self._columns: list[str] = []
         self._settled = False
 
@@ -261,7 +261,7 @@ class RowChanges:
         fragment = self._rewritten.get(fragment_id) or self._fragment(fragment_id)
         copy = mark_deleted(self.snapshot, fragment, offsets)
         if copy is not None and copy.deletion is not None:
-            self._deletions[fragment_id] = copy.deletion.path(fragment_id)
+            self._deletions.append((fragment_id, copy.deletion.path(fragment_id)))
         return copy
 
     def _fragment(self, fragment_id: int) -> Fragment:
@@ -314,7 +314,7 @@ class RowChanges:
 
     def _drop_replaced(self, after: Snapshot) -> None:
         """Remove deletion files that the rebase merged into others: no version ever named them."""
-        for id, path in self._deletions.items():
+        for id, path in self._deletions:
             fragment = after.fragment(id)
             if fragment is None or fragment.deletion is None or fragment.deletion.path(id) != path:
                 _delete(after, path)
@@ -325,7 +325,7 @@ class RowChanges:
             return
         self._settled = True
         remove_files(self.snapshot.store, self._new)
-        for path in (*self._columns, *self._deletions.values()):
+        for path in (*self._columns, *(path for _, path in self._deletions)):
             _delete(self.snapshot, path)
 
 
