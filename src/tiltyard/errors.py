@@ -70,6 +70,16 @@ class FieldNotFound(InvalidInput, KeyError):
     __str__ = Exception.__str__
 
 
+class IndexNotFound(InvalidInput, KeyError, RuntimeError):
+    """An index that the table does not have; the message lists those that it has."""
+
+    __str__ = Exception.__str__
+
+
+class IndexAlreadyExists(InvalidInput, RuntimeError):
+    """An index of this name exists: on another column, or it was not to be replaced."""
+
+
 class RowOutOfRange(InvalidInput, IndexError):
     """A row number or address that the version does not have; the message gives the valid range."""
 
@@ -106,6 +116,26 @@ class CleanupRefused(TiltyardError, OSError):
     """A cleanup, or the removal of a branch, that would take away what a tag or branch still names."""
 
     __str__ = Exception.__str__
+
+
+class AmbiguousMerge(InvalidInput, OSError):
+    """A merge whose source has several rows for one row of the table, or for one new key; the message gives
+    the key.
+    """
+
+    __str__ = Exception.__str__
+
+
+class MatchedRow(InvalidInput, OSError):
+    """A merge that must not match anything found a row of the table with a key of the source."""
+
+    __str__ = Exception.__str__
+
+
+class DuplicateKey(InvalidInput):
+    """Two rows would have, or have, one key where `tiltyard.unique` allows one; the message gives the key and
+    what to do.
+    """
 
 
 # -- what others did meanwhile -------------------------------------------------------------------

@@ -25,7 +25,7 @@ from tiltyard.errors import UnsupportedFeature
 from tiltyard.expr.arrays import DECIMAL_BYTES, bools_of, dtype_of, values_of
 from tiltyard.expr.index_query import Range
 
-_SIGNED = {2: np.dtype("i2"), 4: np.dtype("i4"), 8: np.dtype("i8")}
+_SIGNED: dict[int, np.dtype[Any]] = {2: np.dtype("i2"), 4: np.dtype("i4"), 8: np.dtype("i8")}
 
 
 class Texts:
@@ -158,7 +158,7 @@ class _Floats(Order):
     def __init__(self, arrow: pa.DataType) -> None:
         self.type = arrow
         self.float = dtype_of(arrow)
-        self.dtype = _SIGNED[self.float.itemsize]
+        self.dtype: np.dtype[Any] = _SIGNED[self.float.itemsize]
         self._flip = np.iinfo(self.dtype).max
         self._first = Cut(self._key(-math.inf), False)
         self._last = Cut(self._key(math.inf), True)

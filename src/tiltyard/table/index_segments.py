@@ -18,8 +18,8 @@ import pyarrow as pa
 from tiltyard.errors import CorruptFile, ObjectNotFound, TiltyardError, UnsupportedFeature
 from tiltyard.format.flags import uses_stable_row_ids
 from tiltyard.format.names import index_directory
-from tiltyard.index.btree.search import BTree, open_btree
 from tiltyard.index.btree.layout import READABLE_VERSIONS
+from tiltyard.index.btree.search import BTree, open_btree
 from tiltyard.table.bases import base_place
 from tiltyard.table.deletions import load_deletions, without_deleted
 from tiltyard.table.index_entries import is_btree, stores_addresses
@@ -71,8 +71,8 @@ class Segment:
             found = tree.search(query)
         except (CorruptFile, ObjectNotFound) as error:
             raise self.advised(error) from error
-        kept = found if self._places is not None else found[self._covered(found)]
-        return kept if self._places is None else np.sort(self._addresses(kept)[1])
+        kept = self.addresses(found[self.covered(found)])
+        return np.sort(kept) if self.translates else kept
 
     def find(self, keys: pa.Array) -> tuple[npt.NDArray[np.int64], Addresses]:
         """Rows of `fragments` by key: positions in `keys` (int64) and the address (uint64) of a row beside
@@ -82,11 +82,8 @@ class Segment:
             positions, ids = tree.find(keys)
         except (CorruptFile, ObjectNotFound) as error:
             raise self.advised(error) from error
-        if self._places is None:
-            keep = self._covered(ids)
-            return positions[keep], ids[keep]
-        at, addresses = self._addresses(ids)
-        return positions[at], addresses
+        keep = self.covered(ids)
+        return positions[keep], self.addresses(ids[keep])
 
     def estimate(self, query: ColumnQuery) -> int:
         """An upper bound of the rows that `search` gives, from the page lookup alone."""
@@ -99,6 +96,18 @@ class Segment:
         known = self._places[0]
         at = np.minimum(np.searchsorted(known, ids), max(len(known) - 1, 0))
         return known[at] == ids if len(known) else np.zeros(len(ids), np.bool_)
+
+    @property
+    def translates(self) -> bool:
+        """Whether the index holds row ids that are not addresses."""
+        return self._places is not None
+
+    def addresses(self, ids: Addresses) -> Addresses:
+        """The addresses of covered rows by the ids that the index holds."""
+        if self._places is None:
+            return ids
+        known, addresses = self._places
+        return addresses[np.searchsorted(known, ids)]
 
     def _covered(self, addresses: Addresses) -> npt.NDArray[np.bool_]:
         if not len(self.fragments):
@@ -117,13 +126,6 @@ class Segment:
                 )
             )
         return inside
-
-    def _addresses(self, ids: Addresses) -> tuple[npt.NDArray[np.int64], Addresses]:
-        """Which of the row ids are of rows that the segment answers for, and their addresses."""
-        assert self._places is not None
-        known, addresses = self._places
-        at = np.flatnonzero(self.covered(ids))
-        return at, addresses[np.searchsorted(known, ids[at])]
 
     def advised(self, error: TiltyardError) -> TiltyardError:
         """The error with the name of the index and a way to go on."""

@@ -1,8 +1,8 @@
 """B-tree indices (indices, 2.1): `open_btree` and its `search` answer questions; `build`, `merge` and `remap`
 write.
 
-Everything is imported when it is first asked for: tables without an index load none of it, and searching loads
-nothing of building.
+Everything is imported when it is first asked for: tables without an index load none of it, and searching
+loads nothing of building.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tiltyard.index.btree.written import BuildLimits, BuiltIndex, build, merge, remap
     from tiltyard.index.btree.search import BTree, Statistics, open_btree
+    from tiltyard.index.btree.written import BuildLimits, BuiltIndex, build, merge, remap
 
 __all__ = [
     "BTree",

@@ -7,7 +7,6 @@ values can be followed by nothing smaller: that much of every block is sorted to
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,21 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tiltyard.errors import StoreError
 from tiltyard.expr.arrays import valid_of
-from tiltyard.file import FileReader, FileWriter
-from tiltyard.format.names import TEMPORARY
-from tiltyard.format.schema import Schema
 from tiltyard.index.btree.layout import pages_schema
 from tiltyard.index.order import Order, Texts
-from tiltyard.session import Session
-from tiltyard.store.protocol import Store
+from tiltyard.runtime.scratch import Scratch
 
-MIN_BLOCK_ROWS = 1024
-MAX_BLOCK_ROWS = 1 << 18
-"""Rows of a run that a merge holds at a time, at least and at most."""
-
-ID_BYTES = 8
+RUN_BLOCK_ROWS = 1 << 14
+"""Rows of a run that a merge looks at at a time."""
 
 RowIds = npt.NDArray[np.uint64]
 Entries = tuple[pa.Array, RowIds]
@@ -47,54 +38,42 @@ class _Held:
 
 class Sorter:
     """Takes entries in any order; `sorted` gives them in stored order. Holds about `run_bytes` bytes: what is
-    more goes to files `directory/.tmp-run-*`, which `discard` removes."""
+    more goes to a file without a name, until `discard`."""
 
-    def __init__(
-        self, store: Store, directory: str, session: Session, order: Order, *, run_bytes: int
-    ) -> None:
-        self._store = store
-        self._directory = directory
-        self._session = session
+    def __init__(self, order: Order, *, run_bytes: int) -> None:
         self._order = order
         self._run_bytes = run_bytes
         self._held = _Held([], [])
-        self._runs: list[str] = []
-        self._rows = 0
-        self._nbytes = 0
+        self._scratch: Scratch | None = None
+        self._runs: list[list[tuple[int, int]]] = []
+        self._schema = pages_schema(order.type)
 
     def add(self, values: pa.Array, ids: RowIds) -> None:
         """Take some entries."""
         if not len(values):
             return
-        nbytes = values.nbytes + ids.nbytes
         self._held.values.append(values)
         self._held.ids.append(ids)
-        self._held.nbytes += nbytes
-        self._rows += len(ids)
-        self._nbytes += nbytes
+        self._held.nbytes += values.nbytes + ids.nbytes
         if self._held.nbytes >= self._run_bytes:
             self._put_aside()
 
     def sorted(self, others: Sequence[Iterable[Entries]] = ()) -> Iterator[Entries]:
         """Everything, and what other sorted sources give, in stored order."""
-        sources: list[Iterable[Entries]] = list(others)
-        rows = MAX_BLOCK_ROWS
-        if self._runs:
-            width = max(self._nbytes // max(self._rows, 1), 1)
-            rows = self._run_bytes // (2 * width * (len(self._runs) + len(others) + 1))
-            rows = min(max(rows, MIN_BLOCK_ROWS), MAX_BLOCK_ROWS)
-        sources += [self._run(path, rows) for path in self._runs]
+        sources = list(others)
+        if self._scratch is not None:
+            mapped = self._scratch.map()
+            sources += [self._run(mapped, pieces) for pieces in self._runs]
         if self._held.values:
             sources.append(iter([_joined(self._taken(), self._order)]))
         yield from merged(sources, self._order)
 
     def discard(self) -> None:
-        """Remove the files; what cannot be removed is collected by age."""
+        """Give back memory and file."""
         self._held = _Held([], [])
-        for path in self._runs:
-            with suppress(StoreError):
-                self._store.delete(path)
-        self._runs = []
+        if self._scratch is not None:
+            self._scratch.close()
+            self._scratch = None
 
     def _taken(self) -> _Held:
         held, self._held = self._held, _Held([], [])
@@ -102,20 +81,24 @@ class Sorter:
 
     def _put_aside(self) -> None:
         values, ids = _joined(self._taken(), self._order)
-        path = f"{self._directory}/{TEMPORARY}-run-{len(self._runs)}.lance"
-        schema = pages_schema(self._order.type)
-        with FileWriter(self._store, path, Schema.from_arrow(schema)) as file:
-            self._runs.append(path)
-            file.write(pa.RecordBatch.from_arrays([values, pa.array(ids)], schema=schema))
-            file.close()
+        if self._scratch is None:
+            self._scratch = Scratch()
+        batch = pa.RecordBatch.from_arrays([values, id_array(ids)], schema=self._schema)
+        pieces = [
+            self._scratch.append([batch.slice(start, RUN_BLOCK_ROWS).serialize()])
+            for start in range(0, batch.num_rows, RUN_BLOCK_ROWS)
+        ]
+        self._runs.append(pieces)
 
-    def _run(self, path: str, rows: int) -> Iterator[Entries]:
-        # Not through the session: its map would keep the space of a file that is soon removed.
-        file = FileReader(self._store.map(path), path, self._session)
-        for start in range(0, file.num_rows, rows):
-            wanted = slice(start, min(start + rows, file.num_rows))
-            values, ids = file.read(file.schema.fields, None, wanted)
-            yield values, ids.to_numpy()
+    def _run(self, mapped: Any, pieces: list[tuple[int, int]]) -> Iterator[Entries]:
+        for begin, size in pieces:
+            batch = pa.ipc.read_record_batch(mapped.slice(begin, size), self._schema)
+            yield batch.column(0), batch.column(1).to_numpy()
+
+
+def id_array(ids: RowIds) -> pa.Array:
+    """Row ids as an array, not copied (`pa.array` would import pandas)."""
+    return pa.Array.from_buffers(pa.uint64(), len(ids), [None, pa.py_buffer(np.ascontiguousarray(ids))])
 
 
 def _joined(held: _Held, order: Order) -> Entries:

@@ -30,9 +30,8 @@ from tiltyard.index.btree.layout import (
     pages_schema,
 )
 from tiltyard.index.btree.search import BTree
-from tiltyard.index.btree.sort import Entries, RowIds, Sorter
+from tiltyard.index.btree.sort import Entries, RowIds, Sorter, id_array
 from tiltyard.index.order import order_of
-from tiltyard.session import Session
 from tiltyard.store.protocol import Store
 
 MIB = 1 << 20
@@ -56,6 +55,9 @@ class BuildLimits:
                 raise InvalidInput(f"{name} must be a positive number, found {value!r}")
 
 
+DEFAULT_LIMITS = BuildLimits()
+
+
 @dataclass(frozen=True, slots=True)
 class BuiltIndex:
     """A segment that was written: what its entry in a manifest says, and how many rows it holds."""
@@ -72,12 +74,11 @@ def build(
     values: Iterable[Entries],
     value_type: pa.DataType,
     *,
-    session: Session,
     index_version: int = ROW_ID_VERSION,
-    limits: BuildLimits = BuildLimits(),
+    limits: BuildLimits = DEFAULT_LIMITS,
 ) -> BuiltIndex:
-    """Write an index of the given values (arrays of `value_type`) and row ids (uint64) into a directory of its
-    own.
+    """Write an index of the given values (arrays of `value_type`) and row ids (uint64) into a directory of
+    its own.
 
     Raises `UnsupportedFeature` for a type that cannot be indexed and store errors; then nothing is left.
     """
@@ -87,7 +88,6 @@ def build(
         (),
         values,
         value_type,
-        session=session,
         index_version=index_version,
         limits=limits,
     )
@@ -100,9 +100,8 @@ def merge(
     values: Iterable[Entries],
     value_type: pa.DataType,
     *,
-    session: Session,
     index_version: int = ROW_ID_VERSION,
-    limits: BuildLimits = BuildLimits(),
+    limits: BuildLimits = DEFAULT_LIMITS,
 ) -> BuiltIndex:
     """Write an index of what stays of some others, and of new values. See `build`; `CorruptFile` where one of
     the others is damaged."""
@@ -110,7 +109,7 @@ def merge(
     for tree, _ in old:
         if tree.type != value_type:
             raise CorruptFile(f"the index holds {tree.type}, its column is {value_type}", tree.directory)
-    sorter = Sorter(store, directory, session, order, run_bytes=limits.run_bytes)
+    sorter = Sorter(order, run_bytes=limits.run_bytes)
     written: list[str] = []
     try:
         for array, ids in values:
@@ -132,7 +131,6 @@ def remap(
     tree: BTree,
     kept: Kept,
     *,
-    session: Session,
     index_version: int = ROW_ID_VERSION,
 ) -> BuiltIndex:
     """Write an index with other row ids: the values stay where they are, rows that do not stay leave."""
@@ -143,7 +141,6 @@ def remap(
         [(tree, kept)],
         (),
         tree.type,
-        session=session,
         index_version=index_version,
         limits=limits,
     )
@@ -173,7 +170,7 @@ def _write(
     with FileWriter(store, pages_path, Schema.from_arrow(schema)) as file:
         for values, ids in entries:
             ends.add(values)
-            file.write(pa.RecordBatch.from_arrays([values, _id_array(ids)], schema=schema))
+            file.write(pa.RecordBatch.from_arrays([values, id_array(ids)], schema=schema))
         pages_size = file.close().size
     written.append(pages_path)
     lookup_path = f"{directory}/{LOOKUP_FILE}"
@@ -182,13 +179,10 @@ def _write(
         file.write(ends.lookup(lookup))
         lookup_size = file.close().size
     written.append(lookup_path)
-    assert pages_size is not None and lookup_size is not None
+    assert pages_size is not None
+    assert lookup_size is not None
     files = (IndexFile(PAGES_FILE, pages_size), IndexFile(LOOKUP_FILE, lookup_size))
     return BuiltIndex(files, DETAILS, index_version, ends.rows)
-
-
-def _id_array(ids: RowIds) -> pa.Array:
-    return pa.Array.from_buffers(pa.uint64(), len(ids), [None, pa.py_buffer(np.ascontiguousarray(ids))])
 
 
 class _PageEnds:

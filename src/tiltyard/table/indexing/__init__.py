@@ -1,0 +1,34 @@
+"""Indices of a table: what there is, making and dropping them, keeping them up with new and moved rows.
+
+Indices of kinds that this version does not build are kept as they are by everything here, and are refused by
+name where they are to be built or brought up to date.
+"""
+
+from __future__ import annotations
+
+from tiltyard.table.indexing.create import create_btree, create_index, drop_index
+from tiltyard.table.indexing.facts import (
+    IndexFacts,
+    SegmentFacts,
+    index_statistics,
+    indices,
+    prewarm,
+)
+from tiltyard.table.indexing.remap import RowMap, remap_indices
+from tiltyard.table.indexing.upkeep import Optimized, optimize_indices, optimize_once
+
+__all__ = [
+    "IndexFacts",
+    "Optimized",
+    "RowMap",
+    "SegmentFacts",
+    "create_btree",
+    "create_index",
+    "drop_index",
+    "index_statistics",
+    "indices",
+    "optimize_indices",
+    "optimize_once",
+    "prewarm",
+    "remap_indices",
+]
