@@ -83,6 +83,22 @@ class Port:
             raise OSError(errno.EOPNOTSUPP, "files without a name are not offered by this system", directory)
         return os.open(directory, flag | os.O_WRONLY | os.O_CLOEXEC, _FILE_MODE, dir_fd=dir_fd)
 
+    def open_scratch(self) -> int:
+        """A file without a name in the system's place for temporary files, for writing and `map`."""
+        import tempfile
+
+        directory = tempfile.gettempdir()
+        flag = getattr(os, "O_TMPFILE", 0)
+        if flag:
+            try:
+                return os.open(directory, flag | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL):
+                    raise
+        fd, path = tempfile.mkstemp(prefix="tiltyard-", dir=directory)
+        os.unlink(path)
+        return fd
+
     def open_new(self, path: str, dir_fd: int) -> int:
         """A new file for writing; FileExistsError when the name is taken."""
         return os.open(path, _NEW, _FILE_MODE, dir_fd=dir_fd)

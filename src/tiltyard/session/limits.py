@@ -23,6 +23,7 @@ class Limits:
     `offset_limit`: largest value of a 32-bit offset in an array that is returned.
     `null_bytes`: largest array of nulls made for a column that no data file holds.
     `parallel_bytes`: decoded bytes below which a read stays on the calling thread.
+    `spill_bytes`: rows of a stream that a merge holds in memory; what is more goes to a scratch file.
     """
 
     cache_bytes: int = 256 * MIB
@@ -32,6 +33,7 @@ class Limits:
     offset_limit: int = INT32_MAX
     null_bytes: int = 1 * GIB
     parallel_bytes: int = 4 * MIB
+    spill_bytes: int = 256 * MIB
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -1,0 +1,43 @@
+"""A file without a name for what does not fit into memory: gone when its owner is, or the process.
+
+Not for anything that must last: nothing here is made durable.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from tiltyard import runtime
+
+ALIGNMENT = 64
+"""Where a piece may begin (bytes), so that what was laid out for Arrow stays so."""
+
+
+class Scratch:
+    """Append pieces, then map them. A forked child shares the file with its parent: write in one of them."""
+
+    def __init__(self) -> None:
+        port = runtime.current().port
+        self._port = port
+        self._fd = port.open_scratch()
+        self._close = weakref.finalize(self, port.release, self._fd)
+        self.size = 0
+
+    def append(self, buffers: Sequence[Any]) -> tuple[int, int]:
+        """Write buffers one after another; where the piece begins and its size in bytes."""
+        begin = self.size
+        size = sum(memoryview(buffer).nbytes for buffer in buffers)
+        padding = -size % ALIGNMENT
+        self._port.write(self._fd, [*buffers, bytes(padding)] if padding else buffers)
+        self.size += size + padding
+        return begin, size
+
+    def map(self) -> Any:
+        """All that was written so far as a `pa.Buffer`, not copied."""
+        return self._port.map(self._fd, self.size)
+
+    def close(self) -> None:
+        """Give the file back; maps of it stay."""
+        self._close()

@@ -1,0 +1,167 @@
+"""The rows that a merge brings: kept for as long as it may have to be planned again, in bounded memory.
+
+A stream is read once. What is more than the session's `spill_bytes` goes to a scratch file, in pieces that
+are mapped back as Arrow data; rows that the caller holds already are referred to, not copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tiltyard.runtime.scratch import Scratch
+
+if TYPE_CHECKING:
+    from tiltyard.table.fit import Fit
+
+PIECE_BYTES = 4 << 20
+"""Rows gathered before they are written to the scratch file together."""
+
+PIECE_ROWS = 1 << 16
+
+Ints = npt.NDArray[np.int64]
+
+
+class Source:
+    """Rows in the order they came, as `pa.RecordBatch`es of one schema."""
+
+    def __init__(self, schema: Any, batches: Sequence[Any], scratch: Scratch | None = None) -> None:
+        self.schema = schema
+        self._batches = list(batches)
+        self._scratch = scratch
+        ends = np.cumsum([batch.num_rows for batch in self._batches], dtype=np.int64)
+        self.rows = int(ends[-1]) if len(ends) else 0
+        self._starts: Ints = np.concatenate([np.zeros(1, np.int64), ends])
+
+    @classmethod
+    def of(cls, schema: Any, batches: Iterable[Any], *, held: bool, spill_bytes: int) -> Source:
+        """Take in all rows. `held`: the caller holds them in memory, so that keeping them costs nothing."""
+        kept: list[Any] = []
+        size = 0
+        waiting = iter(batches)
+        for batch in waiting:
+            if not batch.num_rows:
+                continue
+            kept.append(batch)
+            size += 0 if held else batch.nbytes
+            if size > spill_bytes:
+                return cls._spilled(schema, kept, waiting)
+        return cls(schema, kept)
+
+    @classmethod
+    def _spilled(cls, schema: Any, kept: list[Any], waiting: Iterator[Any]) -> Source:
+        scratch = Scratch()
+        places: list[tuple[int, int]] = []
+        for piece in _pieces(schema, kept, waiting):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, schema) as writer:
+                writer.write_table(piece)
+            places.append(scratch.append([sink.getvalue()]))
+        whole = scratch.map()
+        batches = [
+            batch
+            for begin, size in places
+            for batch in pa.ipc.open_stream(whole.slice(begin, size)).read_all().to_batches()
+        ]
+        return cls(schema, batches, scratch)
+
+    @property
+    def is_spilled(self) -> bool:
+        """Whether the rows lie in a scratch file."""
+        return self._scratch is not None
+
+    def batches(self) -> Iterator[Any]:
+        """All rows, in order."""
+        return iter(self._batches)
+
+    def in_order(self, rows: Ints) -> Iterator[Any]:
+        """Some rows, ascending numbers (a number may repeat), as batches in this order."""
+        bounds = np.searchsorted(rows, self._starts)
+        for batch, start, (low, high) in zip(self._batches, self._starts, pairwise(bounds), strict=False):
+            if high == low:
+                continue
+            if high - low == batch.num_rows and _is_run(rows[low:high]):
+                yield batch
+            else:
+                yield batch.take(pa.array(rows[low:high] - start))
+
+    def take(self, rows: Ints, columns: Sequence[str] | None = None) -> Any:
+        """Rows by number, in any order, as one `pa.RecordBatch`."""
+        batches = self._batches
+        if columns is not None:
+            batches = [batch.select(list(columns)) for batch in batches]
+        if len(batches) == 1:
+            return batches[0].take(pa.array(rows))
+        holders = np.searchsorted(self._starts, rows, side="right") - 1
+        order = np.argsort(holders, kind="stable")
+        bounds = np.searchsorted(holders[order], np.arange(len(batches) + 1))
+        parts = [
+            batches[i].take(pa.array(rows[order[low:high]] - self._starts[i]))
+            for i, (low, high) in enumerate(pairwise(bounds))
+            if high > low
+        ]
+        if not parts:
+            schema = self.schema if columns is None else pa.schema([self.schema.field(n) for n in columns])
+            return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        joined = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        return joined if bool((back[1:] > back[:-1]).all()) else joined.take(pa.array(back))
+
+
+class FittedSource:
+    """The rows of a source in the types of a table; converted when they are asked for."""
+
+    def __init__(self, source: Source, fitted: Fit) -> None:
+        self.source = source
+        self.fit = fitted
+        self._names = [source.schema.names[at] for at in fitted.sources]
+
+    @property
+    def rows(self) -> int:
+        return self.source.rows
+
+    def batches(self) -> Iterator[Any]:
+        """All rows, in order. Raises `InvalidInput` for a null where the table allows none."""
+        return map(self.fit.apply, self.source.batches())
+
+    def in_order(self, rows: Ints) -> Iterator[Any]:
+        """See `Source.in_order`."""
+        return map(self.fit.apply, self.source.in_order(rows))
+
+    def take(self, rows: Ints) -> Any:
+        """See `Source.take`."""
+        return self.fit.apply(self.source.take(rows))
+
+
+def _is_run(rows: Ints) -> bool:
+    return bool((rows[1:] == rows[:-1] + 1).all())
+
+
+def _pieces(schema: Any, kept: list[Any], waiting: Iterator[Any]) -> Iterator[Any]:
+    """The batches, those kept first and given up one by one, gathered to pieces of about `PIECE_BYTES`."""
+    held: list[Any] = []
+    size = 0
+    kept.reverse()
+    while True:
+        if kept:
+            batch = kept.pop()
+        else:
+            found = next(waiting, None)
+            if found is None:
+                break
+            batch = found
+        for at in range(0, batch.num_rows, PIECE_ROWS):
+            part = batch.slice(at, PIECE_ROWS)
+            held.append(part)
+            size += part.nbytes
+            if size >= PIECE_BYTES:
+                yield pa.Table.from_batches(held, schema).combine_chunks()
+                held, size = [], 0
+    if held:
+        yield pa.Table.from_batches(held, schema).combine_chunks()
