@@ -98,7 +98,7 @@ def test_default_scan_options_hold_until_a_scan_says_otherwise(ds: lance.LanceDa
         lance.dataset(ds.uri, default_scan_options={"nonsense": 1}).to_table()
 
 
-@pytest.mark.parametrize("name", ["nearest", "full_text_query", "index_segments", "row_addr_allowlist"])
+@pytest.mark.parametrize("name", ["full_text_query", "index_segments", "row_addr_allowlist"])
 def test_searches_are_refused_by_name(name: str, ds: lance.LanceDataset) -> None:
     with pytest.raises(UnsupportedFeature, match=name):
         ds.to_table(**{name: object()})

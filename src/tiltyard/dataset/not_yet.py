@@ -23,9 +23,8 @@ _STORES = "object stores and their accounting"
 _QUERIES = "SQL queries, joins and sorts of whole tables"
 
 _DATASET = {
-    _INDICES: """centroids commit_existing_index_segments create_index create_index_uncommitted
-        create_scalar_index describe_indices drop_index get_ivf_model has_index index_statistics list_indices
-        merge_existing_index_segments merge_index_metadata prewarm_index""",
+    _INDICES: """centroids commit_existing_index_segments create_index_uncommitted get_ivf_model
+        merge_existing_index_segments merge_index_metadata""",
     _COLUMNS: """add_columns alter_columns drop_columns merge merge_insert replace_schema
         from_pydantic_model""",
     _UPKEEP: """all_files cleanup_old_versions explain_cleanup_old_versions optimize remap_row_addrs
@@ -39,23 +38,21 @@ _DATASET = {
 }
 _FRAGMENT = {
     _COLUMNS: "merge merge_columns update_columns",
-    _STORES: "open_session create_from_file",
     _QUERIES: "partition_expression",
     _UPKEEP: "validate",
 }
 _SCANNER = {
-    _SEARCH: "analyze_plan",
     _QUERIES: "from_batches from_dataset from_fragment scan_batches take",
 }
 _BUILDER = {
-    _SEARCH: """nearest full_text_search minhash_search fast_search row_addr_prefilter
+    _SEARCH: """full_text_search minhash_search fast_search row_addr_prefilter
         disable_scoring_autoprojection scan_stats_callback with_index_segments""",
     _BLOBS: "blob_handling",
     _QUERIES: "substrait_aggregate",
 }
 _TAGS = {"making and changing tags": "create delete replace_metadata update"}
 _MODULE = {
-    _INDICES: "Index IndexFile IndexProgress bitmap indices vector",
+    _INDICES: "Index IndexFile bitmap indices",
     _SEARCH: "FtsToken query tokenize sampler torch",
     _COLUMNS: "MergeInsertBuilder batch_udf udf",
     _UPKEEP: "CleanupCandidateFile CleanupExplanation CleanupReferencedBranch CleanupStats optimize",
@@ -66,8 +63,8 @@ _MODULE = {
     _WAL: """CompactedSsTable LsmPointLookupPlanner LsmScanner LsmVectorSearchPlanner ShardSnapshot
     ShardWriter
         ShardingField ShardingSpec evaluate_sharding_spec mem_wal""",
-    _STORES: "bytes_read_counter iops_counter io file namespace",
-    _QUERIES: "ExecutionPlan FFILanceTableProvider ScanStatistics json_to_schema schema_to_json",
+    _STORES: "bytes_read_counter iops_counter io namespace",
+    _QUERIES: "ExecutionPlan FFILanceTableProvider ScanStatistics",
     "logging and tracing": "log set_logger tracing otel simd_info",
 }
 

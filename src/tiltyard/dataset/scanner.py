@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tiltyard import runtime
 from tiltyard.dataset import arguments
 from tiltyard.dataset.handle import refuse
+from tiltyard.dataset.nearest import nearest_from, nearest_of
 from tiltyard.dataset.not_yet import Named
 from tiltyard.errors import InvalidInput
 from tiltyard.table.plan import DEFAULT_BATCH_ROWS
@@ -19,6 +21,7 @@ from tiltyard.table.scan import Scan, ScanRequest
 if TYPE_CHECKING:
     from tiltyard.dataset.fragment import LanceFragment
     from tiltyard.dataset.lance_dataset import LanceDataset
+    from tiltyard.table.nearest import Nearest, NearestScan
     from tiltyard.table.snapshot import Snapshot
 
 BATCH_ROWS_VARIABLE = "LANCE_DEFAULT_BATCH_SIZE"
@@ -37,7 +40,7 @@ class ColumnOrdering:
 class LanceScanner(Named):
     """A scan of one version, ready to run; it can run several times, also from several threads."""
 
-    def __init__(self, scan: Scan) -> None:
+    def __init__(self, scan: Scan | NearestScan) -> None:
         self._scan = scan
 
     @property
@@ -75,23 +78,35 @@ class LanceScanner(Named):
         limit = self._scan.request.limit
         num_rows = arguments.whole("num_rows", num_rows)
         first = num_rows if limit is None else min(limit, num_rows)
-        return Scan(self._scan.snapshot, _with(self._scan.request, limit=first)).table()
+        return self._scan.limited(first).table()
 
     def explain_plan(self, verbose: bool = False) -> str:
-        """What the scan reads and in which order, as text."""
+        """What the scan reads and in which order, as text: also which index is used, and why one is not."""
+        verbose = arguments.flag("verbose", verbose)
         request, projection = self._scan.request, self._scan.projection
         lines = [f"Scan {self._scan.snapshot.store.uri} version {self._scan.snapshot.version}"]
-        lines.append(f"  columns: {', '.join(each.name for each in projection.outputs) or '(none)'}")
+        lines.append(f"  columns: {', '.join(self._scan.schema.names) or '(none)'}")
         lines.append(f"  reads: {', '.join(each.name for each in projection.fields) or '(nothing)'}")
-        if request.where is not None:
-            lines.append(f"  filter first, then gather: {request.where}")
+        lines += [f"  {line}" for line in self._scan.plan()]
         if request.limit is not None or request.offset:
             lines.append(f"  limit: {request.limit}, offset: {request.offset}")
         if request.order_by:
             lines.append(f"  order by: {', '.join(name for name, _, _ in request.order_by)}")
         if verbose:
+            fragments = "all" if request.fragments is None else len(request.fragments)
+            lines.append(f"  fragments: {fragments} of {len(self._scan.snapshot.fragments)}")
             lines.append(f"  batch rows: {request.batch_rows}")
         return "\n".join(lines)
+
+    def analyze_plan(self) -> str:
+        """Run the scan and give its plan with the time that it took, the rows and their bytes."""
+        before = runtime.monotonic()
+        rows = nbytes = 0
+        for batch in self._scan.batches():
+            rows += batch.num_rows
+            nbytes += batch.nbytes
+        took = (runtime.monotonic() - before) * 1e3
+        return f"{self.explain_plan(True)}\n  took: {took:.3f} ms, rows: {rows}, bytes: {nbytes}"
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return self.to_reader().__arrow_c_stream__(requested_schema)
@@ -113,12 +128,6 @@ def _default_batch_rows() -> int:
     return int(told)
 
 
-def _with(request: ScanRequest, **changes: Any) -> ScanRequest:
-    from dataclasses import replace
-
-    return replace(request, **changes)
-
-
 class ScannerBuilder(Named):
     """Collects what a scan should do; every method returns the builder."""
 
@@ -135,19 +144,26 @@ class ScannerBuilder(Named):
         self._strict = False
         self._include_deleted = False
         self._order: list[tuple[str, bool, bool]] = []
+        self._use_index = True
+        self._prefilter = False
+        self._nearest: Nearest | None = None
         if ds is not None and ds._default_scan_options:
             self.apply_defaults(ds._default_scan_options)
 
     def apply_defaults(self, default_opts: Mapping[str, Any]) -> ScannerBuilder:
         """Call the method of each name in the map with its value."""
         names = {"with_row_id", "with_row_address", "columns", "filter", "limit", "offset", "batch_size"}
-        names |= {"strict_batch_size", "include_deleted_rows", "order_by", *_HINTS}
+        names |= {"strict_batch_size", "include_deleted_rows", "order_by", "prefilter"}
+        names |= {"use_scalar_index", "nearest", *_HINTS}
         for name, value in arguments.mapping("default_opts", default_opts).items():
             if name not in names:
                 raise InvalidInput(
                     f"default scan option {name!r} is unknown; there are {', '.join(sorted(names))}"
                 )
-            getattr(self, name)(value)
+            if name == "nearest":
+                self._nearest = nearest_from(value)
+            else:
+                getattr(self, name)(value)
         return self
 
     def columns(self, cols: ColumnsArgument = None) -> ScannerBuilder:
@@ -219,6 +235,62 @@ class ScannerBuilder(Named):
         self._order = [_ordering(f"order_by[{at}]", each) for at, each in enumerate(orderings)]
         return self
 
+    def use_scalar_index(self, use_scalar_index: bool = True) -> ScannerBuilder:
+        """Whether an index on a column of the filter may say which rows to read; the rows are the same."""
+        self._use_index = arguments.flag("use_scalar_index", use_scalar_index)
+        return self
+
+    def nearest(
+        self,
+        column: str,
+        q: Any,
+        k: int | None = None,
+        metric: str | None = None,
+        nprobes: int | None = None,
+        minimum_nprobes: int | None = None,
+        maximum_nprobes: int | None = None,
+        refine_factor: int | None = None,
+        use_index: bool = True,
+        ef: int | None = None,
+        query_parallelism: int | None = None,
+        approx_mode: str = "normal",
+        distance_range: tuple[float | None, float | None] | None = None,
+        search_effort: float | None = None,
+    ) -> ScannerBuilder:
+        """Give the `k` rows (10 unless said) whose vectors in `column` are nearest to `q`, nearest first,
+        with their `_distance` (float32). Rows that are equally near come in table order.
+
+        `q`: one vector, or several as a list or matrix; then each has its k rows, and `query_index` comes
+        first. `metric`: `l2` (squared; the default), `cosine`, `dot` (1 - product) for vectors of floats,
+        `hamming` (bits) for those of uint8. `distance_range`: (from, to), the latter exclusive. The search is
+        exact: no vector index is used, and what tunes one has no effect. Rows whose vector is null or holds
+        NaN, and zero vectors under cosine, are never given.
+        """
+        self._nearest = nearest_of(
+            column,
+            q,
+            k,
+            metric,
+            use_index,
+            query_parallelism,
+            approx_mode,
+            distance_range,
+            search_effort,
+            nprobes=nprobes,
+            minimum_nprobes=minimum_nprobes,
+            maximum_nprobes=maximum_nprobes,
+            refine_factor=refine_factor,
+            ef=ef,
+        )
+        return self
+
+    def prefilter(self, prefilter: bool) -> ScannerBuilder:
+        """Whether a search looks only at rows that pass the filter. Otherwise the filter picks among the k
+        nearest, may leave fewer, and may name `_distance`.
+        """
+        self._prefilter = arguments.flag("prefilter", prefilter)
+        return self
+
     # -- hints that change no result; rows always come in table order ----------------------------
 
     def batch_readahead(self, nbatches: int | None = None) -> ScannerBuilder:
@@ -245,38 +317,31 @@ class ScannerBuilder(Named):
         """A hint."""
         return self
 
-    def prefilter(self, prefilter: bool) -> ScannerBuilder:
-        """A hint; only searches tell the difference."""
-        return self
-
-    def use_scalar_index(self, use_scalar_index: bool = True) -> ScannerBuilder:
-        """A hint."""
-        return self
-
     def batch_size_bytes(self, batch_size_bytes: int | None) -> ScannerBuilder:
         """A hint; batches are bounded by rows here."""
         return self
 
     def to_scanner(self) -> LanceScanner:
         """The scanner. Raises for unknown columns, bad SQL and contradictions; reads nothing."""
-        return LanceScanner(
-            Scan(
-                self._snapshot,
-                ScanRequest(
-                    columns=self._columns,
-                    where=self._where,
-                    limit=self._limit,
-                    offset=self._offset,
-                    batch_rows=self._batch_rows,
-                    fragments=self._fragments,
-                    row_id=self._row_id,
-                    row_address=self._row_address,
-                    full_batches=self._strict,
-                    include_deleted=self._include_deleted,
-                    order_by=tuple(self._order),
-                ),
-            )
+        request = ScanRequest(
+            columns=self._columns,
+            where=self._where,
+            limit=self._limit,
+            offset=self._offset,
+            batch_rows=self._batch_rows,
+            fragments=self._fragments,
+            row_id=self._row_id,
+            row_address=self._row_address,
+            full_batches=self._strict,
+            include_deleted=self._include_deleted,
+            order_by=tuple(self._order),
+            use_index=self._use_index,
         )
+        if self._nearest is None:
+            return LanceScanner(Scan(self._snapshot, request))
+        from tiltyard.table.nearest import NearestScan
+
+        return LanceScanner(NearestScan(self._snapshot, request, self._nearest, prefilter=self._prefilter))
 
 
 _HINTS = (
@@ -286,12 +351,9 @@ _HINTS = (
     "io_buffer_size",
     "late_materialization",
     "use_stats",
-    "prefilter",
-    "use_scalar_index",
     "batch_size_bytes",
 )
 _REFUSED = (
-    "nearest",
     "full_text_query",
     "index_segments",
     "fast_search",
@@ -312,6 +374,8 @@ def build(builder: ScannerBuilder, options: Mapping[str, Any]) -> LanceScanner:
             refuse(**{name: value})
         elif name == "fragments":
             builder.with_fragments(value)
+        elif name == "nearest":
+            builder._nearest = nearest_from(value)
         elif name in _METHODS:
             getattr(builder, name)(value)
         else:
@@ -331,6 +395,8 @@ _METHODS = frozenset(
         "with_row_address",
         "include_deleted_rows",
         "order_by",
+        "prefilter",
+        "use_scalar_index",
         *_HINTS,
     }
 )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tiltyard.dataset import arguments
-from tiltyard.table.scan import live_rows
+from tiltyard.table.row_counts import live_rows
 
 if TYPE_CHECKING:
     from tiltyard.table.snapshot import Snapshot
@@ -44,6 +44,13 @@ class LanceStats:
             "num_fragments": len(fragments),
             "num_small_files": int((fragments.physical_rows < max_rows_per_group).sum()),
         }
+
+    def index_stats(self, index_name: str) -> dict[str, Any]:
+        """Rows and fragments that an index answers for, and what its segments hold. Raises
+        `IndexNotFound`."""
+        from tiltyard.dataset.indexing import statistics
+
+        return statistics(self._snapshot, index_name)
 
     def num_rows(self) -> int:
         """Live rows."""

@@ -40,6 +40,33 @@ class Unit:
         return self.stop - self.start
 
 
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """Live rows of the fragment at position `fragment` of the version's list that an index found.
+
+    `offsets`: their physical offsets, int64, ascending, not empty. `numbers`: their positions in the scan
+    order of the whole table (int64), where somebody asks for those. `is_certain`: whether all of them pass
+    the filter, so that it need not be run.
+    """
+
+    fragment: int
+    offsets: npt.NDArray[np.int64]
+    numbers: npt.NDArray[np.int64]
+    is_certain: bool
+
+    @property
+    def rows(self) -> int:
+        return len(self.offsets)
+
+    def part(self, start: int, stop: int) -> Picked:
+        """Some of the rows, by position among them."""
+        return Picked(self.fragment, self.offsets[start:stop], self.numbers[start:stop], self.is_certain)
+
+
+Piece = Unit | Picked
+"""What one read takes: consecutive rows, or rows that an index found."""
+
+
 def plan_units(
     live_rows: npt.NDArray[np.int64],
     *,
@@ -78,9 +105,32 @@ def plan_units(
     return units
 
 
-def plan_tasks(units: Iterable[Unit], rows_per_task: int) -> list[list[Unit]]:
+def sliced(pieces: Iterable[Piece], offset: int, limit: int | None) -> list[Piece]:
+    """Rows `offset` to `offset + limit` of the pieces, all rows of which are in the result."""
+    kept: list[Piece] = []
+    left = limit
+    for piece in pieces:
+        if left == 0:
+            break
+        start = min(offset, piece.rows)
+        offset -= start
+        stop = piece.rows if left is None else min(piece.rows, start + left)
+        if stop > start:
+            kept.append(piece if stop - start == piece.rows else part(piece, start, stop))
+        left = None if left is None else left - (stop - start)
+    return kept
+
+
+def part(piece: Piece, start: int, stop: int) -> Piece:
+    """Some rows of a piece, by position among its rows."""
+    if isinstance(piece, Picked):
+        return piece.part(start, stop)
+    return Unit(piece.fragment, piece.start + start, piece.start + stop, piece.first + start)
+
+
+def plan_tasks(units: Iterable[Piece], rows_per_task: int) -> list[list[Piece]]:
     """Consecutive units gathered until a task has `rows_per_task` rows, so that tiny fragments share one."""
-    tasks: list[list[Unit]] = []
+    tasks: list[list[Piece]] = []
     room = 0
     for unit in units:
         if room <= 0:
@@ -91,13 +141,10 @@ def plan_tasks(units: Iterable[Unit], rows_per_task: int) -> list[list[Unit]]:
     return tasks
 
 
-def halves(unit: Unit) -> tuple[Unit, Unit]:
-    """The unit cut in the middle; it must have at least two rows."""
-    middle = unit.start + unit.rows // 2
-    return (
-        Unit(unit.fragment, unit.start, middle, unit.first),
-        Unit(unit.fragment, middle, unit.stop, unit.first + middle - unit.start),
-    )
+def halves(piece: Piece) -> tuple[Piece, Piece]:
+    """The piece cut in the middle; it must have at least two rows."""
+    middle = piece.rows // 2
+    return part(piece, 0, middle), part(piece, middle, piece.rows)
 
 
 def cut(units: Sequence[Unit], pieces: int) -> list[Unit]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,6 +27,8 @@ UPDATED_AT = "_row_last_updated_at_version"
 
 SYSTEM_COLUMNS = (ROW_ID, ROW_ADDRESS, ROW_OFFSET, CREATED_AT, UPDATED_AT)
 SYSTEM_FIELDS: Mapping[str, Any] = {name: pa.field(name, pa.uint64()) for name in SYSTEM_COLUMNS}
+
+NOTHING_FOUND: Mapping[str, Any] = MappingProxyType({})
 
 ColumnsLike = Sequence[str] | Mapping[str, str] | None
 
@@ -69,13 +72,15 @@ def project(
     row_id: bool = False,
     row_address: bool = False,
     nested_as_struct: bool = False,
+    found: Mapping[str, Any] = NOTHING_FOUND,
 ) -> Projection:
     """Resolve `columns`: names and dotted paths, or a map from result names to SQL expressions; None is all.
 
     A dotted path gives a column of that very name holding the leaf (a scan's way) or, with
     `nested_as_struct`, the pruned struct (a take's way). `row_id` and `row_address` add the pseudo columns at
-    the end unless they are asked for by name. Raises `FieldNotFound` for unknown names and `InvalidInput` for
-    duplicates.
+    the end unless they are asked for by name. `found` are further pseudo columns, which the caller computes
+    (Arrow fields by name): they may be named as well. Raises `FieldNotFound` for unknown names and
+    `InvalidInput` for duplicates.
     """
     if columns is None:
         wanted: list[tuple[str, str]] = [(name, name) for name in schema.names]
@@ -92,15 +97,20 @@ def project(
         if asked:
             wanted = [pair for pair in wanted if pair[0] != name]
             wanted.append((name, name))
-    _refuse_duplicates([name for name, _ in wanted])
-    return _Resolver(schema, nested_as_struct, computed).resolve(wanted)
+    # A take gives a pseudo column as often as it is named, as the official package does.
+    kept = SYSTEM_FIELDS if nested_as_struct else {}
+    _refuse_duplicates([name for name, _ in wanted if name not in kept])
+    return _Resolver(schema, nested_as_struct, computed, found).resolve(wanted)
 
 
 class _Resolver:
     """Collects paths first, then places each output on the pruned trees."""
 
-    def __init__(self, schema: Schema, nested_as_struct: bool, computed: bool) -> None:
+    def __init__(
+        self, schema: Schema, nested_as_struct: bool, computed: bool, found: Mapping[str, Any]
+    ) -> None:
         self._schema = schema
+        self._pseudo = {**SYSTEM_FIELDS, **found} if found else SYSTEM_FIELDS
         self._nested_as_struct = nested_as_struct
         self._computed = computed
 
@@ -117,7 +127,7 @@ class _Resolver:
                 system.append(found)
             else:
                 for path in found.paths:
-                    if path[0] in SYSTEM_FIELDS and not self._is_column(path[0]):
+                    if path[0] in self._pseudo and not self._is_column(path[0]):
                         system.append(path[0])
                     else:
                         paths.append(path)
@@ -137,7 +147,7 @@ class _Resolver:
     def _source(self, text: str) -> tuple[str, ...] | str | Expr:
         if self._is_column(text):
             return (text,)
-        if text in SYSTEM_FIELDS:
+        if text in self._pseudo:
             return text
         try:
             return self._path(text)
@@ -146,7 +156,7 @@ class _Resolver:
                 raise _hinted(error, text) from None
         from tiltyard.expr import parse_expression
 
-        return parse_expression(text, readable_schema(self._schema, text))
+        return parse_expression(text, readable_schema(self._schema, text, self._pseudo))
 
     def _path(self, text: str) -> tuple[str, ...]:
         field = self._schema.field(text)
@@ -167,7 +177,7 @@ class _Resolver:
         structs: set[str] = set()
         for name, source in sources:
             if isinstance(source, str):
-                outputs.append(Output(name, SYSTEM_FIELDS[source].with_name(name), system=source))
+                outputs.append(Output(name, self._pseudo[source].with_name(name), system=source))
             elif not isinstance(source, tuple):
                 outputs.append(Output(name, pa.field(name, source.type), expression=source))
             elif len(source) == 1 or (self._nested_as_struct and not self._computed):
@@ -191,24 +201,24 @@ class _Resolver:
         return Output(name, arrow, field=position, steps=path[1:])
 
 
-def for_expression(schema: Schema, expression: Expr) -> Projection:
+def for_expression(schema: Schema, expression: Expr, pseudo: Mapping[str, Any] = SYSTEM_FIELDS) -> Projection:
     """What evaluating `expression` reads; the outputs are the columns of the batch it is given."""
-    paths = [path for path in expression.paths if not _is_pseudo(schema, path[0])]
-    system = [path[0] for path in expression.paths if _is_pseudo(schema, path[0])]
+    paths = [path for path in expression.paths if path[0] not in pseudo or schema.has_column(path[0])]
+    system = [path[0] for path in expression.paths if path[0] in pseudo and not schema.has_column(path[0])]
     pruned = schema.project(paths) if paths else Schema((), schema.metadata)
     outputs = [Output(each.name, each.arrow_field, field=i) for i, each in enumerate(pruned.fields)]
-    outputs += [Output(name, SYSTEM_FIELDS[name], system=name) for name in dict.fromkeys(system)]
+    outputs += [Output(name, pseudo[name], system=name) for name in dict.fromkeys(system)]
     arrow = pa.schema([each.arrow_field for each in outputs])
     return Projection(pruned.fields, tuple(dict.fromkeys(system)), tuple(outputs), arrow, not system)
 
 
-def readable_schema(schema: Schema, text: str) -> Any:
+def readable_schema(schema: Schema, text: str, pseudo: Mapping[str, Any] = SYSTEM_FIELDS) -> Any:
     """The Arrow schema that an expression may name: the table's, and the pseudo columns where the text has
     one.
     """
     arrow = schema.arrow
-    if "_row" in text:
-        for name, field in SYSTEM_FIELDS.items():
+    if "_row" in text or pseudo is not SYSTEM_FIELDS:
+        for name, field in pseudo.items():
             if name in text and arrow.get_field_index(name) < 0:
                 arrow = arrow.append(field)
     return arrow
@@ -230,10 +240,6 @@ def prune(field: Field, leaves: frozenset[int]) -> Field | None:
 
 def _with(field: Field, children: tuple[Field, ...]) -> Field:
     return replace(field, children=children)
-
-
-def _is_pseudo(schema: Schema, name: str) -> bool:
-    return name in SYSTEM_FIELDS and not schema.has_column(name)
 
 
 def _hinted(error: FieldNotFound, text: str) -> FieldNotFound:

@@ -22,7 +22,7 @@ from tiltyard.table.deletions import load_deletions, physical_offsets, without_d
 from tiltyard.table.dictionaries import united
 from tiltyard.table.fragment_columns import FragmentColumns
 from tiltyard.table.projection import ColumnsLike, Projection, project
-from tiltyard.table.scan import live_rows
+from tiltyard.table.row_counts import live_rows
 from tiltyard.table.system_columns import FRAGMENT_SHIFT, row_ids
 from tiltyard.table.unit_reader import UnitReader
 
@@ -43,9 +43,19 @@ class Taker:
     Safe among threads: what it keeps is only ever added to.
     """
 
-    def __init__(self, snapshot: Snapshot, columns: ColumnsLike = None, *, row_id: bool = False) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        columns: ColumnsLike = None,
+        *,
+        row_id: bool = False,
+        projection: Projection | None = None,
+    ) -> None:
+        """`projection` stands in place of `columns` and `row_id`."""
         self.snapshot = snapshot
-        self.projection: Projection = project(snapshot.schema, columns, row_id=row_id, nested_as_struct=True)
+        if projection is None:
+            projection = project(snapshot.schema, columns, row_id=row_id, nested_as_struct=True)
+        self.projection = projection
         self._reader = UnitReader(snapshot, self.projection)
         self._columns = FragmentColumns.of(snapshot, self.projection.fields)
         live = live_rows(snapshot)
@@ -100,7 +110,7 @@ class Taker:
             return self._empty()
         positions, offsets = self._places(wanted)
         keep = self._live(positions, offsets)
-        return self._gather_physical(positions[keep], offsets[keep])
+        return self.rows_at_offsets(positions[keep], offsets[keep])
 
     def rows_with_ids(self, ids: Any) -> Any:
         """A `pa.Table` of the live rows with these row ids, in this order; ids of no live row are left out.
@@ -116,7 +126,7 @@ class Taker:
         at = np.searchsorted(known, wanted)
         at[at == len(known)] = 0
         at = at[known[at] == wanted]
-        return self._gather_physical(places[at], offsets[at])
+        return self.rows_at_offsets(places[at], offsets[at])
 
     def _id_index(self) -> tuple[npt.NDArray[np.uint64], Int64s, Int64s]:
         """Live stable row ids, sorted, with fragment position and physical offset of each."""
@@ -173,8 +183,10 @@ class Taker:
 
     # -- gathering -------------------------------------------------------------------------------
 
-    def _gather_physical(self, positions: Int64s, offsets: Int64s) -> Any:
-        """Rows at physical offsets of fragments, in the order given."""
+    def rows_at_offsets(self, positions: Int64s, offsets: Int64s) -> Any:
+        """A `pa.Table` of the rows at physical offsets of the fragments at these positions of the version's
+        list, in this order; whether they are live is for the caller to know.
+        """
         if not len(positions):
             return self._empty()
         return self._gather(positions, offsets, self._numbers(positions, offsets), self._read)

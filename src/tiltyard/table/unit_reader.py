@@ -20,7 +20,7 @@ from tiltyard.runtime.collector import collector_held_back
 from tiltyard.table.deletions import load_deletions, rows_to_read
 from tiltyard.table.fragment_columns import Part, Rows
 from tiltyard.table.gather import Gather, keep_rows
-from tiltyard.table.plan import Unit, halves
+from tiltyard.table.plan import Picked, Piece, Unit, halves
 from tiltyard.table.projection import ROW_ADDRESS, ROW_ID, Output, Projection, for_expression
 from tiltyard.table.system_columns import system_column
 
@@ -79,7 +79,7 @@ class UnitReader:
 
     # -- whole units -----------------------------------------------------------------------------
 
-    def read(self, unit: Unit) -> list[Any]:
+    def read(self, unit: Piece) -> list[Any]:
         """The unit's rows as `pa.RecordBatch`es in order: none when no row passes, several when halved."""
         try:
             batch = self._read(unit)
@@ -90,7 +90,7 @@ class UnitReader:
             return self.read(left) + self.read(right)
         return [] if batch is None else [batch]
 
-    def read_all(self, units: Sequence[Unit]) -> list[Any]:
+    def read_all(self, units: Sequence[Piece]) -> list[Any]:
         """The rows of the units as batches in order; small whole fragments that follow each other share
         one.
         """
@@ -101,9 +101,9 @@ class UnitReader:
         with collector_held_back():
             return self._read_joined(units)
 
-    def _read_joined(self, units: Sequence[Unit]) -> list[Any]:
+    def _read_joined(self, units: Sequence[Piece]) -> list[Any]:
         batches: list[Any] = []
-        pending: list[tuple[Unit, FileReader, Part]] = []
+        pending: list[tuple[Piece, FileReader, Part]] = []
         rows = 0
         for unit in units:
             small = self._small(unit)
@@ -117,16 +117,16 @@ class UnitReader:
                 rows += unit.rows
         return batches + self._joined(pending)
 
-    def _small(self, unit: Unit) -> tuple[FileReader, Part] | None:
+    def _small(self, unit: Piece) -> tuple[FileReader, Part] | None:
         """The file of a small fragment that the unit reads whole, and what to read from it."""
-        if unit.start or unit.rows > SMALL_ROWS:
+        if isinstance(unit, Picked) or unit.start or unit.rows > SMALL_ROWS:
             return None
         fragment = self.snapshot.fragments[unit.fragment]
         if fragment.deletion is not None or unit.rows != fragment.physical_rows:
             return None
         return self._columns.whole(fragment)
 
-    def _joined(self, files: list[tuple[Unit, FileReader, Part]]) -> list[Any]:
+    def _joined(self, files: list[tuple[Piece, FileReader, Part]]) -> list[Any]:
         if len(files) > 1:
             columns = [file.whole(part.fields, part.columns) for _, file, part in files]
             rows = [file.num_rows for _, file, _ in files]
@@ -138,9 +138,9 @@ class UnitReader:
                     pass  # one by one then: that reads what can be read, and names the file that is damaged
         return [batch for unit, _, _ in files for batch in self.read(unit)]
 
-    def count(self, unit: Unit) -> int:
+    def count(self, unit: Piece) -> int:
         """How many of the unit's rows pass the predicate."""
-        if self._predicate is None:
+        if self._passes(unit):
             return unit.rows
         try:
             return int(np.count_nonzero(self._passing(*self._rows(unit), unit)[1]))
@@ -149,10 +149,10 @@ class UnitReader:
                 raise
             return sum(self.count(half) for half in halves(unit))
 
-    def offsets(self, unit: Unit) -> Positions:
+    def offsets(self, unit: Piece) -> Positions:
         """Physical offsets of the unit's rows that pass the predicate, ascending."""
         fragment, rows = self._rows(unit)
-        if self._predicate is None:
+        if self._passes(unit):
             return _offsets(rows)
         try:
             keep = self._passing(fragment, rows, unit)[1]
@@ -177,38 +177,48 @@ class UnitReader:
         fragment, rows = self._rows(unit)
         return self.outputs(fragment, rows, arrays, unit.rows, unit.first)
 
-    def _rows(self, unit: Unit) -> tuple[Fragment, Rows]:
+    def _passes(self, unit: Piece) -> bool:
+        """Whether all rows of the unit are known to pass."""
+        return self._predicate is None or (isinstance(unit, Picked) and unit.is_certain)
+
+    def _rows(self, unit: Piece) -> tuple[Fragment, Rows]:
         fragment = self.snapshot.fragments[unit.fragment]
+        if isinstance(unit, Picked):
+            return fragment, unit.offsets
         deleted = None if self._include_deleted else load_deletions(self.snapshot, fragment)
         return fragment, rows_to_read(deleted, unit.start, unit.stop)
 
-    def _read(self, unit: Unit) -> Any | None:
+    def _read(self, unit: Piece) -> Any | None:
         fragment, rows = self._rows(unit)
-        if self._predicate is None:
+        if self._passes(unit):
             arrays = self._columns.read(fragment, rows)
-            return self.outputs(fragment, rows, arrays, unit.rows, unit.first)
+            return self.outputs(fragment, rows, arrays, unit.rows, _first(unit))
         tested, keep = self._passing(fragment, rows, unit)
         count = int(np.count_nonzero(keep))
         if count == 0:
             return None
         if count == unit.rows:
             late = self._late_columns.read(fragment, rows)
-            return self.outputs(fragment, rows, self._merge(tested, late), count, unit.first)
+            return self.outputs(fragment, rows, self._merge(tested, late), count, _first(unit))
         positions = np.flatnonzero(keep)
         picked = _offsets(rows)[positions]
         late = self._late_columns.read(fragment, picked)
         reused = sorted({at for at in self._reused if at >= 0})
         kept = keep_rows(self.snapshot.session, [tested[at] for at in reused], positions)
         passed = dict(zip(reused, kept, strict=True))
-        firsts = (positions + unit.first).astype(np.uint64)
+        firsts = (unit.numbers[positions] if isinstance(unit, Picked) else positions + unit.first).astype(
+            np.uint64
+        )
         return self.outputs(fragment, picked, self._merge(passed, late), count, firsts)
 
-    def _passing(self, fragment: Fragment, rows: Rows, unit: Unit) -> tuple[list[Any], npt.NDArray[np.bool_]]:
+    def _passing(
+        self, fragment: Fragment, rows: Rows, unit: Piece
+    ) -> tuple[list[Any], npt.NDArray[np.bool_]]:
         from tiltyard.expr import mask
 
         assert self._predicate is not None
         arrays = self._test_columns.read(fragment, rows)
-        system = [self._system(fragment, name, rows, unit.first) for name in self._test.system]
+        system = [self._system(fragment, name, rows, _first(unit)) for name in self._test.system]
         batch = batch_of(arrays + system, self._test.schema, unit.rows)
         return arrays, mask(self._predicate, batch)
 
@@ -232,7 +242,7 @@ class UnitReader:
             fields = [field.arrow_field for field in projection.fields]
             fields += [pa.field(name, pa.uint64()) for name in system]
             scope = batch_of(arrays + list(system.values()), pa.schema(fields), count)
-        columns = [_output(each, arrays, system, scope) for each in projection.outputs]
+        columns = [output_column(each, arrays, system, scope) for each in projection.outputs]
         return batch_of(columns, projection.schema, count)
 
     def _system(self, fragment: Fragment, name: str, rows: Rows, first: Any) -> Any:
@@ -245,7 +255,10 @@ class UnitReader:
         return column
 
 
-def _output(output: Output, arrays: list[Any], system: dict[str, Any], scope: Any) -> Any:
+def output_column(output: Output, arrays: list[Any], system: dict[str, Any], scope: Any) -> Any:
+    """One column of a result, from the arrays of the projection's fields, the pseudo columns, and `scope`, a
+    batch of both for expressions.
+    """
     if output.system:
         return system[output.system]
     if output.expression is not None:
@@ -258,6 +271,11 @@ def _output(output: Output, arrays: list[Any], system: dict[str, Any], scope: An
         # A null struct makes its children null, whatever stands below it.
         array = array.field(at) if array.null_count == 0 else array.flatten()[at]
     return array
+
+
+def _first(unit: Piece) -> Any:
+    """Positions of the unit's rows in scan order, as `system_column` takes them."""
+    return unit.numbers.astype(np.uint64) if isinstance(unit, Picked) else unit.first
 
 
 def _offsets(rows: Rows) -> Positions:

@@ -1,0 +1,126 @@
+"""Running a plan: whole tables in parallel, streams read ahead by one window, batches cut to size.
+
+A stream decodes one window of tasks while the window before it is being consumed; it holds at most two
+windows of `runtime.cores()` tasks of about `UNIT_BYTES` each (D46).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tiltyard import runtime
+from tiltyard.errors import BatchTooLarge, ForkedHandle
+from tiltyard.table.dictionaries import united
+from tiltyard.table.gather import is_fixed
+from tiltyard.table.plan import DEFAULT_BATCH_ROWS, PIECE_BYTES, Piece, Unit, cut, plan_tasks
+from tiltyard.table.unit_reader import UnitReader, batch_of
+
+if TYPE_CHECKING:
+    from tiltyard.session import Session
+
+PARALLEL_UNIT_BYTES = 64 << 10
+"""Decoded bytes per fragment below which fragments are read on one thread: opening a small file is Python,
+and threads that take turns at the interpreter are slower than one.
+"""
+
+
+def run_tasks(session: Session, work: Sequence[Callable[[], Any]], row_bytes: int) -> list[Any]:
+    """Results of the tasks in order; on the calling thread alone where they are small."""
+    if len(work) * row_bytes * DEFAULT_BATCH_ROWS < session.limits.parallel_bytes:
+        return [each() for each in work]
+    return runtime.parallel(work)
+
+
+def read_units(reader: UnitReader, units: Sequence[Piece]) -> list[Any]:
+    return reader.read_all(units)
+
+
+def count_units(reader: UnitReader, units: list[Piece]) -> int:
+    return sum(reader.count(unit) for unit in units)
+
+
+def offsets_of_units(reader: UnitReader, units: list[Piece]) -> list[tuple[int, npt.NDArray[np.int64]]]:
+    return [(unit.fragment, reader.offsets(unit)) for unit in units]
+
+
+def read_whole(reader: UnitReader, units: list[Unit], row_bytes: int) -> list[Any]:
+    """Whole fragments, in parallel: by fragment where there are many; else by fragment and column, or by rows
+    where a column's output cannot be filled by several tasks at once.
+    """
+    rows = sum(unit.rows for unit in units)
+    fields = len(reader.projection.fields)
+    nbytes = rows * row_bytes
+    if nbytes < max(reader.snapshot.session.limits.parallel_bytes, len(units) * PARALLEL_UNIT_BYTES):
+        return read_units(reader, units)
+    cores = runtime.cores()
+    if len(units) >= 4 * cores or not fields:
+        per_task = max(rows // (8 * cores), 1)
+        tasks = plan_tasks(units, per_task)
+        found = runtime.parallel([partial(read_units, reader, task) for task in tasks])
+        return [batch for part in found for batch in part]
+    if not all(map(is_fixed, reader.projection.fields)):
+        pieces = min(2 * cores, max(rows * row_bytes // PIECE_BYTES, cores))
+        found = runtime.parallel([partial(reader.read, unit) for unit in cut(units, pieces)])
+        return [batch for part in found for batch in part]
+    work = [partial(reader.read_field, unit, i) for unit in units for i in range(fields)]
+    try:
+        arrays = runtime.parallel(work)
+    except BatchTooLarge:
+        return read_units(reader, units)
+    return [
+        reader.assemble(unit, arrays[at : at + fields])
+        for unit, at in zip(units, range(0, len(arrays), fields), strict=True)
+    ]
+
+
+def read_ahead(reader: UnitReader, tasks: list[list[Piece]]) -> Iterator[Any]:
+    """The batches of all tasks in order; the next window is decoded while this one is consumed."""
+    width = runtime.cores()
+    windows = [tasks[i : i + width] for i in range(0, len(tasks), width)]
+
+    def run(window: list[list[Piece]]) -> list[list[Any]]:
+        return runtime.parallel([partial(read_units, reader, task) for task in window])
+
+    process = runtime.process_id()
+    ready = run(windows[0]) if windows else []
+    for number in range(1, len(windows) + 1):
+        ahead = runtime.spawn(run, windows[number]) if number < len(windows) else None
+        for part in ready:
+            yield from part
+        if ahead is not None:
+            if runtime.process_id() != process:
+                raise ForkedHandle(
+                    "this stream of batches was begun in the parent process; scan again in the child"
+                )
+            ready = ahead.join()
+
+
+def rechunked(stream: Iterator[Any], rows: int, schema: Any) -> Iterator[Any]:
+    """Batches of exactly `rows` rows, but the last."""
+    held: list[Any] = []
+    count = 0
+    for batch in stream:
+        held.append(batch)
+        count += batch.num_rows
+        while count >= rows:
+            whole = _joined(held, schema)
+            yield whole.slice(0, rows)
+            count -= rows
+            held = [whole.slice(rows)] if count else []
+    if count:
+        yield _joined(held, schema)
+
+
+def _joined(batches: list[Any], schema: Any) -> Any:
+    if len(batches) == 1:
+        return batches[0]
+    if not len(schema):
+        return batch_of([], schema, sum(each.num_rows for each in batches))
+    table = united(pa.Table.from_batches(batches, schema)).combine_chunks()
+    return batch_of([column.chunk(0) for column in table.columns], schema, table.num_rows)
