@@ -1,5 +1,5 @@
-"""Public bug reports about commits, tried on us (cases O05, O07, O08, O12, O13, O16, O17; O01 and O09 are in
-`races`, because they take processes).
+"""Public bug reports about commits, tried on us (cases O05, O07, O08, O12 to O17; O01 and O09 are in `races`,
+because they take processes).
 """
 
 from __future__ import annotations
@@ -8,14 +8,16 @@ import errno
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import tiltyard.lance as lance
-from peer import Peer
-from tiltyard.errors import CommitConflict, OutcomeUnknown, TiltyardError
+from peer import Peer, PeerError
+from tiltyard.errors import CommitConflict, FieldNotFound, OutcomeUnknown, SchemaMismatch, TiltyardError
 from tiltyard.lance.fragment import write_fragments
+from tiltyard.table import row_changes
 from tiltyard.testing.faults import Fault, FaultyPort, Plan, Rule, port_installed, refusing
 
 
@@ -194,3 +196,116 @@ def test_o16_a_restore_through_a_stale_handle_names_the_append_that_it_leaves_be
     assert stale.restore() == {"version": 3, "restored_version": 1, "superseded_versions": [2]}
     assert ids(path) == [1]
     assert lance.dataset(path, version=2).to_table()["id"].to_pylist() == [1, 2]
+
+
+def test_o14_a_column_dropped_before_a_stale_handle_updates_it_is_not_there(path: str, peer: Peer) -> None:
+    lance.write_dataset(pa.table({"id": [1, 2], "v": [3, 4]}), path)
+    stale = lance.dataset(path)
+    peer("lance.dataset(p).drop_columns(['v'])", p=path)
+    with pytest.raises(FieldNotFound, match="'v'"):
+        stale.update({"v": "7"})
+    assert lance.dataset(path).to_table().to_pydict() == {"id": [1, 2]}
+
+
+def test_o14_a_column_dropped_while_it_is_updated_stays_dropped(
+    path: str, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order is "update, then drop": no stray field, and everybody reads the table."""
+    lance.write_dataset(pa.table({"id": [1, 2], "v": [3, 4]}), path)
+    original = row_changes.commit
+
+    def dropped(*args: Any, **options: Any) -> Any:
+        peer("lance.dataset(p).drop_columns(['v'])", p=path)
+        return original(*args, **options)
+
+    monkeypatch.setattr(row_changes, "commit", dropped)
+    lance.dataset(path).update({"v": "7"}, "id = 1")
+    read = "lance.dataset(p).to_table().to_pydict()"
+    assert lance.dataset(path).to_table().to_pydict() == {"id": [2, 1]} == peer(read, p=path)
+    assert lance.dataset(path).schema.names == ["id"]
+    lance.write_dataset(pa.table({"id": [3]}), path, mode="append")
+    assert peer(read, p=path) == {"id": [2, 1, 3]}
+
+
+def test_o15_an_append_by_an_old_name_lands_in_the_renamed_column(path: str, peer: Peer) -> None:
+    lance.write_dataset(pa.table({"id": [1], "v": [3]}), path)
+    stale = lance.dataset(path)
+    peer("lance.dataset(p).alter_columns({'path': 'v', 'name': 'vv'})", p=path)
+    lance.write_dataset(pa.table({"id": [2], "v": [4]}), stale, mode="append")
+    expected = {"id": [1, 2], "vv": [3, 4]}
+    assert lance.dataset(path).to_table().to_pydict() == expected
+    assert peer("lance.dataset(p).to_table().to_pydict()", p=path) == expected
+    with pytest.raises(SchemaMismatch):  # whoever sees the new name has no old one
+        lance.write_dataset(pa.table({"id": [2], "v": [4]}), path, mode="append")
+    with pytest.raises(SchemaMismatch):
+        stale.insert(pa.table({"id": [2], "v": [4], "vv": [5]}))
+
+
+def test_o15_an_append_that_lacks_a_column_added_meanwhile_is_null_there(path: str, peer: Peer) -> None:
+    lance.write_dataset(pa.table({"id": [1], "v": [3]}), path)
+    stale = lance.dataset(path)
+    peer("lance.dataset(p).add_columns({'w': 'id + 10'})", p=path)
+    stale.insert(pa.table({"id": [2], "v": [4]}))
+    expected = {"id": [1, 2], "v": [3, 4], "w": [11, None]}
+    assert lance.dataset(path).to_table().to_pydict() == expected
+    assert peer("lance.dataset(p).to_table().to_pydict()", p=path) == expected
+
+
+def test_o15_an_append_with_a_column_dropped_meanwhile_is_refused(path: str, peer: Peer) -> None:
+    """Taken, its values would vanish without a word."""
+    lance.write_dataset(pa.table({"id": [1], "v": [3]}), path)
+    stale = lance.dataset(path)
+    peer("lance.dataset(p).drop_columns(['v'])", p=path)
+    with pytest.raises(SchemaMismatch, match="'v'"):
+        stale.insert(pa.table({"id": [2], "v": [4]}))
+
+
+def test_o05_a_delete_or_update_through_a_stale_handle_follows_a_compaction(path: str, peer: Peer) -> None:
+    for start in range(0, 12, 3):
+        data = pa.table({"id": list(range(start, start + 3)), "v": [0] * 3})
+        lance.write_dataset(data, path, mode="append")
+    stale, other = lance.dataset(path), lance.dataset(path)
+    peer("lance.dataset(p).optimize.compact_files() and None", p=path)
+    stale.delete("id = 4")
+    other.update({"v": "1"}, "id = 5")
+    expected = [i for i in range(12) if i != 4]
+    assert sorted(ids(path)) == expected
+    assert peer("sorted(lance.dataset(p).to_table()['id'].to_pylist())", p=path) == expected
+    assert peer("lance.dataset(p).to_table(filter='v = 1')['id'].to_pylist()", p=path) == [5]
+
+
+@pytest.mark.parametrize("change", ["delete", "update"])
+def test_o05_a_compaction_committed_while_rows_change_makes_the_change_plan_again(
+    change: str, path: str, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for start in range(0, 12, 3):
+        data = pa.table({"id": list(range(start, start + 3)), "v": [0] * 3})
+        lance.write_dataset(data, path, mode="append")
+    original = row_changes.commit
+    commits: list[bool] = []
+
+    def compacted(*args: Any, **options: Any) -> Any:
+        commits.append(True)
+        if len(commits) == 1:
+            peer("lance.dataset(p).optimize.compact_files() and None", p=path)
+        return original(*args, **options)
+
+    monkeypatch.setattr(row_changes, "commit", compacted)
+    if change == "delete":
+        assert lance.dataset(path).delete("id = 4") == {"num_deleted_rows": 1}
+    else:
+        assert lance.dataset(path).update({"v": "1"}, "id = 4") == {"num_rows_updated": 1}
+    assert len(commits) == 2
+    left = peer("lance.dataset(p).to_table(filter='v = 0')['id'].to_pylist()", p=path)
+    assert sorted(left) == [i for i in range(12) if i != 4]
+
+
+def test_o05_a_stale_compaction_of_the_official_package_does_not_bring_deleted_rows_back(
+    path: str, peer: Peer
+) -> None:
+    for start in range(0, 12, 3):
+        lance.write_dataset(pa.table({"id": list(range(start, start + 3))}), path, mode="append")
+    lance.dataset(path).delete("id = 4")
+    with pytest.raises(PeerError, match="conflict"):
+        peer("lance.dataset(p, version=4).optimize.compact_files() and None", p=path)
+    assert sorted(ids(path)) == [i for i in range(12) if i != 4]

@@ -18,6 +18,7 @@ from tiltyard.dataset.fragment import (
 )
 from tiltyard.dataset.handle import refuse
 from tiltyard.dataset.progress import ToldProgress
+from tiltyard.dataset.renamed import under_new_names
 from tiltyard.dataset.source import read_source
 from tiltyard.dataset.transaction import with_message
 from tiltyard.errors import (
@@ -138,6 +139,8 @@ def write_dataset(
         NewTable(data_version=version.value, stable_row_ids=stable_row_ids),
     )
     arrow, batches = read_source(data_obj, schema, table_arrow(mode, snapshot))
+    if mode == "append" and snapshot is not None:
+        arrow, batches = under_new_names(arrow, batches, getattr(uri, "_held", None), snapshot)
     after = write.run(arrow, batches, snapshot)
     from tiltyard.dataset.lance_dataset import LanceDataset
 
