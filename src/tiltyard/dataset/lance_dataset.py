@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tiltyard.dataset import arguments
+from tiltyard.dataset.checking import CheckFace
+from tiltyard.dataset.cleaning import CleanFace
 from tiltyard.dataset.handle import Handle, moment_of, open_root, refuse, seconds_of, session_of
+from tiltyard.dataset.indexing import IndexFace
 from tiltyard.dataset.not_yet import Named
 from tiltyard.dataset.reading import ReadFace, version_number
 from tiltyard.dataset.updating import UpdateFace
@@ -16,7 +19,7 @@ from tiltyard.format.names import branch_path
 from tiltyard.table.snapshot import open_snapshot
 
 
-class LanceDataset(ReadFace, WriteFace, UpdateFace, Named):
+class LanceDataset(ReadFace, CheckFace, WriteFace, UpdateFace, IndexFace, CleanFace, Named):
     """A table, seen at one version. Share it among threads, pickle it, use it in forked children.
 
     A handle shows the version it was opened at until `checkout_latest()`, a write through it, or its
@@ -48,8 +51,8 @@ class LanceDataset(ReadFace, WriteFace, UpdateFace, Named):
         asof: Any = None,
         freshness: Any = None,
     ) -> None:
-        """Open a table; see `dataset`. Numbers of cache entries and sizes of blocks have no effect; cache sizes
-        in bytes give the handle a session of its own, unless one is given.
+        """Open a table; see `dataset`. Numbers of cache entries and sizes of blocks have no effect; cache
+        sizes in bytes give the handle a session of its own, unless one is given.
         """
         refuse(
             commit_lock=commit_lock,

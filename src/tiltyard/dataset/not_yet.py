@@ -27,9 +27,9 @@ _DATASET = {
         merge_existing_index_segments merge_index_metadata""",
     _COLUMNS: """add_columns alter_columns drop_columns merge merge_insert replace_schema
         from_pydantic_model""",
-    _UPKEEP: """all_files cleanup_old_versions explain_cleanup_old_versions optimize remap_row_addrs
+    _UPKEEP: """all_files optimize remap_row_addrs
         tracked_files migrate_manifest_paths_v2 delta""",
-    _BRANCHES: "add_bases branches create_branch deep_clone shallow_clone",
+    _BRANCHES: "add_bases create_branch deep_clone shallow_clone",
     _BLOBS: "read_blob_ranges read_blobs take_blobs",
     _WAL: "initialize_mem_wal mem_wal_index_details mem_wal_writer",
     _STORES: """initial_storage_options io_stats_incremental io_stats_snapshot latest_storage_options
@@ -39,7 +39,6 @@ _DATASET = {
 _FRAGMENT = {
     _COLUMNS: "merge merge_columns update_columns",
     _QUERIES: "partition_expression",
-    _UPKEEP: "validate",
 }
 _SCANNER = {
     _QUERIES: "from_batches from_dataset from_fragment scan_batches take",
@@ -50,12 +49,12 @@ _BUILDER = {
     _BLOBS: "blob_handling",
     _QUERIES: "substrait_aggregate",
 }
-_TAGS = {"making and changing tags": "create delete replace_metadata update"}
+_BRANCH_LIST = {_BRANCHES: "replace_metadata"}
 _MODULE = {
     _INDICES: "Index IndexFile bitmap indices",
     _SEARCH: "FtsToken query tokenize sampler torch",
     _COLUMNS: "MergeInsertBuilder batch_udf udf",
-    _UPKEEP: "CleanupCandidateFile CleanupExplanation CleanupReferencedBranch CleanupStats optimize",
+    _UPKEEP: "optimize",
     _BRANCHES: "DatasetBasePath",
     _BLOBS: """Blob BlobArray BlobColumn BlobDescriptor BlobDescriptorArrayBuilder BlobFile
     DedicatedBlobWriter
@@ -80,7 +79,8 @@ NOT_YET: Mapping[str, Mapping[str, str]] = {
     "LanceFragment": _by_name(_FRAGMENT),
     "LanceScanner": _by_name(_SCANNER),
     "ScannerBuilder": _by_name(_BUILDER),
-    "Tags": _by_name(_TAGS),
+    "Tags": {},
+    "Branches": _by_name(_BRANCH_LIST),
     "tiltyard.lance": _by_name(_MODULE),
 }
 """Owner and name of what is not there, to the feature that it belongs to."""

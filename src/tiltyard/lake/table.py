@@ -13,6 +13,7 @@ from tiltyard.dataset.handle import LATEST, seconds_of
 from tiltyard.errors import InvalidInput, TableAlreadyExists, TiltyardError
 
 if TYPE_CHECKING:
+    from tiltyard.dataset.indexing import IndexDescription
     from tiltyard.dataset.progress import FragmentWriteProgress
 
 Columns = Sequence[str] | Mapping[str, str] | None
@@ -189,6 +190,20 @@ class Table:
         self._refuse_pinned("update")
         return self._ds.update(updates, where)["num_rows_updated"]
 
+    def create_index(self, column: str, *, name: str | None = None, replace: bool = True) -> None:
+        """Build a B-tree index on a column or dotted path: filters, counts, deletes and updates on it then
+        read only the rows they need. It is named `<column>_idx` unless `name` is given; with `replace` it
+        takes the place of one of that name. Rows added later are found by scanning until the index is brought
+        up to date.
+        """
+        self._refuse_pinned("create_index")
+        self._ds.create_scalar_index(column, "BTREE", name, replace=replace)
+
+    def drop_index(self, name: str) -> None:
+        """Drop an index by name. Raises `IndexNotFound`, which lists those that there are."""
+        self._refuse_pinned("drop_index")
+        self._ds.drop_index(name)
+
     def _write(self, mode: str, data: Any, **options: Any) -> None:
         self._refuse_pinned(mode)
         if isinstance(data, pa.Schema):
@@ -233,6 +248,10 @@ class Table:
     def count(self, where: Any = None) -> int:
         """How many rows there are, or for how many the SQL is true."""
         return self._ds.count_rows(where)
+
+    def indices(self) -> list[IndexDescription]:
+        """The indices by name: type, columns, rows that they answer for and rows that they do not yet."""
+        return self._ds.describe_indices()
 
     def __len__(self) -> int:
         return self.count()

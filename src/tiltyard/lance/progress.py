@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
-from tiltyard.dataset import FragmentWriteProgress, NoopFragmentWriteProgress
+from tiltyard.dataset import (
+    FileSystemFragmentWriteProgress,
+    FragmentWriteProgress,
+    NoopFragmentWriteProgress,
+)
+from tiltyard.dataset.progress import IndexProgress
 
-__all__ = ["FragmentWriteProgress", "NoopFragmentWriteProgress"]
+__all__ = [
+    "FileSystemFragmentWriteProgress",
+    "FragmentWriteProgress",
+    "IndexProgress",
+    "NoopFragmentWriteProgress",
+]

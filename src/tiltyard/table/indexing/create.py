@@ -11,6 +11,7 @@ from tiltyard.format.index_metadata import SYSTEM_INDICES, IndexMetadata
 from tiltyard.format.names import index_directory
 from tiltyard.index.btree.written import DEFAULT_LIMITS, BuildLimits, build
 from tiltyard.table.indexing.source import (
+    Progress,
     address_version,
     check_name,
     column_entries,
@@ -59,13 +60,14 @@ def create_index(
     replace: bool = True,
     train: bool = True,
     limits: BuildLimits = DEFAULT_LIMITS,
+    progress: Progress | None = None,
     conflict_retries: int = CONFLICT_RETRIES,
     retry_seconds: float = RETRY_SECONDS,
 ) -> Snapshot:
     """`create_btree` on the newest version, planned again where other writers changed what it read."""
     return replanned(
         lambda snapshot: create_btree(
-            snapshot, column, name=name, replace=replace, train=train, limits=limits
+            snapshot, column, name=name, replace=replace, train=train, limits=limits, progress=progress
         ),
         store,
         session,
@@ -84,6 +86,7 @@ def create_btree(
     fragments: Iterable[int] | None = None,
     train: bool = True,
     limits: BuildLimits = DEFAULT_LIMITS,
+    progress: Progress | None = None,
 ) -> Snapshot:
     """Build a B-tree index on a column or dotted path and commit it; the version that it made.
 
@@ -99,7 +102,7 @@ def create_btree(
     removed = replaced_entries(snapshot, field, label, replace)
     covered = _covered(snapshot, fragments) if train else []
     with written_segments(snapshot.store) as written:
-        entry = build_entry(snapshot, field, label, covered, written, limits)
+        entry = build_entry(snapshot, field, label, covered, written, limits, progress)
         return commit_indices(snapshot, [entry], removed)
 
 
@@ -110,6 +113,7 @@ def build_entry(
     fragments: Iterable[int],
     written: list[str],
     limits: BuildLimits = DEFAULT_LIMITS,
+    progress: Progress | None = None,
 ) -> IndexMetadata:
     """Write a segment of some fragments; its uuid is added to `written`. Nothing is committed."""
     covered = sorted(fragments)
@@ -118,7 +122,7 @@ def build_entry(
     built = build(
         snapshot.store,
         index_directory(uuid),
-        column_entries(snapshot, field, covered),
+        column_entries(snapshot, field, covered, progress),
         field.arrow_type,
         index_version=address_version(snapshot),
         limits=limits,

@@ -15,7 +15,7 @@ from tiltyard.table.index_entries import is_btree, kind_of
 from tiltyard.table.index_segments import is_usable, segment_of
 from tiltyard.table.indexing.create import entries_named
 from tiltyard.table.indexing.source import path_of
-from tiltyard.table.scan import live_rows
+from tiltyard.table.row_counts import live_rows
 
 if TYPE_CHECKING:
     from tiltyard.table.snapshot import Snapshot

@@ -3,7 +3,7 @@ that was built."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tiltyard import runtime
-from tiltyard.errors import InvalidInput, OutcomeUnknown, StoreError, TiltyardError, WrongType
+from tiltyard.errors import FieldNotFound, InvalidInput, OutcomeUnknown, StoreError, TiltyardError, WrongType
 from tiltyard.format.flags import uses_stable_row_ids
 from tiltyard.format.index_metadata import IndexMetadata
 from tiltyard.format.names import index_directory
@@ -22,6 +22,7 @@ from tiltyard.index.btree.layout import ADDRESS_VERSION, ROW_ID_VERSION
 from tiltyard.index.order import order_of
 from tiltyard.table.commit import commit
 from tiltyard.table.projection import ROW_ADDRESS
+from tiltyard.table.row_counts import live_rows
 from tiltyard.table.scan import Scan, ScanRequest
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from tiltyard.index.btree.written import BuiltIndex
     from tiltyard.store import Store
     from tiltyard.table.snapshot import Snapshot
+
+Progress = Callable[[int, int], None]
+"""Told the rows that were read so far, and how many there are."""
 
 SCAN_ROWS = 1 << 16
 """Rows of a batch that the column is read in."""
@@ -47,7 +51,7 @@ def indexable(schema: Schema, column: str) -> Field:
     """
     if not isinstance(column, str):
         raise WrongType(f"the column of an index is named by text, found a {type(column).__name__}")
-    found = schema.field(column)
+    found = _field(schema, column)
     kind = found.arrow_type
     above = schema.ancestors(found.id)
     reason = ""
@@ -70,9 +74,27 @@ def indexable(schema: Schema, column: str) -> Field:
     return found
 
 
-def column_entries(snapshot: Snapshot, field: Field, fragments: Iterable[int]) -> Iterator[Entries]:
-    """Values of the live rows of some fragments, beside their addresses (uint64)."""
+def _field(schema: Schema, column: str) -> Field:
+    """The field of a dotted path; one that differs in case alone is taken where there is no other."""
+    try:
+        return schema.field(column)
+    except FieldNotFound:
+        found = [each for each in schema.walk() if path_of(schema, each.id).lower() == column.lower()]
+        if len(found) != 1:
+            raise
+        return found[0]
+
+
+def column_entries(
+    snapshot: Snapshot, field: Field, fragments: Iterable[int], progress: Progress | None = None
+) -> Iterator[Entries]:
+    """Values of the live rows of some fragments, beside their addresses (uint64). `progress` is told the rows
+    that were read and how many there are."""
     wanted = sorted(fragments)
+    total = 0 if progress is None else _live_rows(snapshot, wanted)
+    done = 0
+    if progress is not None:
+        progress(0, total)
     if not wanted:
         return
     request = ScanRequest(
@@ -84,6 +106,14 @@ def column_entries(snapshot: Snapshot, field: Field, fragments: Iterable[int]) -
     for batch in Scan(snapshot, request).batches():
         addresses = batch.column(batch.schema.get_field_index(ROW_ADDRESS))
         yield _storage(batch.column(0)), addresses.to_numpy()
+        done += batch.num_rows
+        if progress is not None:
+            progress(done, total)
+
+
+def _live_rows(snapshot: Snapshot, fragments: Sequence[int]) -> int:
+    live = dict(zip(snapshot.fragments.ids.tolist(), live_rows(snapshot).tolist(), strict=True))
+    return sum(live[id] for id in fragments)
 
 
 def _storage(array: pa.Array) -> pa.Array:
