@@ -188,7 +188,8 @@ class BTree:
             start, stop = self._page_of(low), self._page_of(high)
             if low is high or start > stop:
                 continue
-            touched.append((start * self.page_rows, min((stop + 1) * self.page_rows, self.rows)))
+            first = min(start * self.page_rows, self.rows)  # a value may lie behind the last page
+            touched.append((first, min((stop + 1) * self.page_rows, self.rows)))
         return min(self.rows, total + sum(stop - start for start, stop in _united(touched)))
 
     def find(self, keys: pa.Array) -> tuple[Places, RowIds]:
