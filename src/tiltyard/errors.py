@@ -112,6 +112,12 @@ class BranchNotFound(TiltyardError, ValueError):
     """A branch that does not exist; the message lists those that do."""
 
 
+class InvalidCleanup(InvalidInput, OSError):
+    """A cleanup asked for in a way that cannot be served."""
+
+    __str__ = Exception.__str__
+
+
 class CleanupRefused(TiltyardError, OSError):
     """A cleanup, or the removal of a branch, that would take away what a tag or branch still names."""
 

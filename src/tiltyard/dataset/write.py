@@ -91,7 +91,8 @@ def write_dataset(
     dataset. `mode`: `create` (the table must not exist), `append` (fitted to the table's schema, widened
     where that is safe) or `overwrite`; the last two make a missing table. Files end at `max_rows_per_file`
     rows or `max_bytes_per_file` bytes. `progress` is a `FragmentWriteProgress` or a function of the rows
-    written. `data_storage_version`: `2.1`, `2.2` or `stable`.
+    written. `data_storage_version`: `2.1`, `2.2` or `stable`. `auto_cleanup_options`, for a new table only:
+    clean up after every `interval` versions what is older than `older_than_seconds`.
 
     Everything is durable when this returns, unless `storage_options={"durable": False}`. Raises
     `TableAlreadyExists`, `SchemaMismatch` (both schemas side by side), `InvalidInput`, `UnsupportedFeature`,
@@ -100,7 +101,6 @@ def write_dataset(
     refuse(
         commit_lock=commit_lock,
         use_legacy_format=use_legacy_format,
-        auto_cleanup_options=auto_cleanup_options,
         initial_bases=initial_bases,
         target_bases=target_bases,
         target_all_bases=target_all_bases,
@@ -121,6 +121,7 @@ def write_dataset(
     arguments.flag("allow_external_blob_outside_bases", allow_external_blob_outside_bases)
     naming: Naming = "V2" if arguments.flag("enable_v2_manifest_paths", enable_v2_manifest_paths) else "V1"
     stable_row_ids = arguments.flag("enable_stable_row_ids", enable_stable_row_ids)
+    config = _auto_cleanup(auto_cleanup_options)
     told = None if progress is None else ToldProgress(progress)
     properties = with_message(transaction_properties, commit_message)
     rows, size = file_bounds(max_rows_per_file, max_bytes_per_file)
@@ -136,7 +137,7 @@ def write_dataset(
         told,
         properties,
         naming,
-        NewTable(data_version=version.value, stable_row_ids=stable_row_ids),
+        NewTable(data_version=version.value, stable_row_ids=stable_row_ids, config=config),
     )
     arrow, batches = read_source(data_obj, schema, table_arrow(mode, snapshot))
     if mode == "append" and snapshot is not None:
@@ -146,6 +147,15 @@ def write_dataset(
 
     options = getattr(uri, "_storage_options", storage_options)
     return LanceDataset._made(after, storage_options=options)
+
+
+def _auto_cleanup(options: Any) -> dict[str, str]:
+    """The config of a new table that is to be cleaned up after commits."""
+    if options is None:
+        return {}
+    from tiltyard.dataset.cleaning import config_of
+
+    return config_of("auto_cleanup_options", options)
 
 
 class _Write:

@@ -283,6 +283,23 @@ class FragmentList(Sequence[Fragment]):
             added = [each for each in self._messages if id(each) not in shared]
         return {(file.file_major_version, file.file_minor_version) for each in added for file in each.files}
 
+    def file_names(self) -> tuple[set[str], set[str]]:
+        """Paths, below a table's root, of all files that the fragments name: those under the table's own root,
+        and those under base paths. Read from the messages: no `Fragment` is made.
+        """
+        own: set[str] = set()
+        elsewhere: set[str] = set()
+        for fragment in self._messages:
+            for file in fragment.files:
+                (elsewhere if file.HasField("base_id") else own).add(f"data/{file.path}")
+            for overlay in fragment.overlays:
+                file = overlay.data_file
+                (elsewhere if file.HasField("base_id") else own).add(f"data/{file.path}")
+            if fragment.HasField("deletion_file"):
+                deletion = _decode_deletion(fragment.deletion_file, fragment.id)
+                (own if deletion.base_id is None else elsewhere).add(deletion.path(fragment.id))
+        return own, elsewhere
+
     @property
     def max_id(self) -> int | None:
         """The greatest id; `None` without fragments."""

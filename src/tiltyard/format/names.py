@@ -47,6 +47,9 @@ _DATA_FILE = re.compile(r"[01]{24}[0-9a-f]{26}\.lance", re.ASCII)
 _TAG = re.compile(r"[0-9A-Za-z._-]+", re.ASCII)
 _BRANCH_PART = re.compile(r"[\w.-]+")
 _INDEX_DIRECTORY = re.compile(_UUID, re.ASCII)
+_OLD_DATA_FILE = re.compile(rf"{_UUID}\.lance", re.ASCII)
+_SIDECAR = re.compile(r"data/([^/]+)/[01]{32}\.blob", re.ASCII)
+_STAGED = re.compile(rf"([^/]*\.manifest)[-.]({_UUID}|[0-9a-f]{{32}})", re.ASCII)
 
 
 def manifest_name(version: int, naming: Naming = "V2") -> str:
@@ -107,6 +110,28 @@ def new_data_file_name() -> str:
 def is_data_file_name(name: str) -> bool:
     """Whether a name in `data/` is one that the usual writers give to data files."""
     return _DATA_FILE.fullmatch(name) is not None
+
+
+def is_written_data_file(name: str) -> bool:
+    """Whether a writer of data files, of now or of long ago, gives such names; nobody else does."""
+    return is_data_file_name(name) or _OLD_DATA_FILE.fullmatch(name) is not None
+
+
+def sidecar_owner(path: str) -> str | None:
+    """The path of the data file that a blob file, given by its path, belongs to; `None` for every other
+    path.
+    """
+    found = _SIDECAR.fullmatch(path)
+    return f"data/{found[1]}.lance" if found else None
+
+
+def parse_staged_manifest(name: str) -> int | None:
+    """The version that a manifest was staged for under this name in `_versions/`, waiting to be published
+    (decision D5); `None` for every other name.
+    """
+    found = _STAGED.fullmatch(name)
+    parsed = parse_manifest_name(found[1]) if found else None
+    return None if parsed is None or parsed[1] == "detached" else parsed[0]
 
 
 def data_path(name: str) -> str:

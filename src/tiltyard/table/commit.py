@@ -55,6 +55,8 @@ from tiltyard.store import Created, Store
 from tiltyard.table import foreign
 from tiltyard.table.apply import NewTable, apply
 from tiltyard.table.catching_up import CatchingUp, OwnFiles, members
+from tiltyard.table.cleanup.against_commits import check_after, check_before
+from tiltyard.table.cleanup.auto import after_commit
 from tiltyard.table.creators import other_naming, outlived_other_names
 from tiltyard.table.hint import write_hint
 from tiltyard.table.hole import Hole, fell_into_hole
@@ -126,6 +128,7 @@ def commit(
     new_table: NewTable | None = None,
     source: Snapshot | None = None,
     unhashed_key: bool = False,
+    skip_auto_cleanup: bool = False,
 ) -> Snapshot:
     """Commit the transaction on the newest version and return the version that it made.
 
@@ -134,12 +137,14 @@ def commit(
     Delete or Update takes away, None when unknown. `strict`: exactly the version after `base` or nothing,
     without any check. `foreign_fragments`: the caller made the fragments; look whether their files are new
     and present. `new_table`, `naming`: for a first commit. `source`: what a Clone copies. `unhashed_key`: see
-    `conflict.check`.
+    `conflict.check`. `skip_auto_cleanup`: leave the cleanup that the table's config may ask for to another
+    commit.
 
     Raises TableAlreadyExists (a first commit that is strict), RetryableConflict (plan again),
     IncompatibleTransaction, TooMuchContention, OutcomeUnknown, InvalidInput, UnsupportedFeature (writer
-    flags), StoreError. Only OutcomeUnknown leaves open whether the commit happened; committing the same
-    transaction again is safe while the versions since its read version are kept.
+    flags), FilesRemoved (a cleanup takes away files that it names), StoreError. Only OutcomeUnknown leaves
+    open whether the commit happened; committing the same transaction again is safe while the versions since
+    its read version are kept.
     """
     attempt = _Commit(
         store, session, transaction, publish, strict, naming, foreign_fragments, new_table, source
@@ -162,7 +167,7 @@ def commit(
         attempt.own_files,
     )
     try:
-        return attempt.run(catching_up, max_retries, timeout)
+        made = attempt.run(catching_up, max_retries, timeout)
     except OutcomeUnknown:
         raise
     except TiltyardError as error:
@@ -171,6 +176,9 @@ def commit(
         if isinstance(error, CommitConflict | InvalidInput) and not error.files_referenced:
             attempt.own_files.drop()  # a definite answer: no version names them
         raise
+    if not skip_auto_cleanup:
+        after_commit(made)
+    return made
 
 
 @dataclass(slots=True)
@@ -207,14 +215,24 @@ class _Commit:
         """
         if not isinstance(self.transaction.operation, Overwrite | Restore | Clone):
             return None
+        unread: tuple[int, StoreError] | None = None
         for location in reversed(list_versions(self.store)):
             try:
                 theirs = read_transaction(self.store, self.session, location)
                 if theirs is not None and self._is(theirs):
                     return read_snapshot(self.store, self.session, location)
-            except (ObjectNotFound, CorruptFile):
-                continue  # removed meanwhile, or damaged: not readable as ours or anybody's
-        return None
+            except (ObjectNotFound, CorruptFile, UnsupportedFeature):
+                continue  # removed meanwhile, damaged, or of a later format: not what we would have written
+            except StoreError as error:
+                unread = unread or (location.version, error)
+        if unread is None:
+            return None
+        version, cause = unread
+        raise StoreError(
+            f"nothing was committed: version {version} of {self.store.uri} cannot be read ({cause}), so that "
+            f"nobody can tell whether {self._named()} was committed there before; put right what keeps it "
+            "from being read, or give the version that this was planned on (read_version)"
+        ) from cause
 
     def _is(self, theirs: Transaction) -> bool:
         return theirs.uuid == self.transaction.uuid or self.transaction.uuid in members(theirs)
@@ -424,6 +442,7 @@ class _Commit:
         location = VersionLocation(version, names.manifest_path(version, naming), naming)
         if runtime.monotonic() - self.looked_at > MAX_LOOK_AGE_SECONDS:
             return None  # too long ago: others may have committed, and their versions may be gone already
+        check_before(self.store, self.session, manifest, current.manifest, self._named())
         if self._put(manifest, location) is Created.WON:
             made = self._done(manifest, location, current.manifest)
             self._leave_hint(location, our_turn)
@@ -526,6 +545,7 @@ class _Commit:
             )
             if hole is not None:
                 raise self._out_of_the_hole(location, hole)
+            check_after(self.store, self.session, location, manifest, base, self._named())
         except (StoreError, CorruptFile) as error:
             raise OutcomeUnknown(
                 f"version {location.version} of {self.store.uri} was created by {self._named()}, but whether "

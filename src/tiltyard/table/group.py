@@ -23,7 +23,8 @@ from tiltyard.format.transaction import Transaction
 from tiltyard.runtime.combine import CombiningQueue, LeaderInterrupted
 from tiltyard.session import Session
 from tiltyard.store import Store
-from tiltyard.table.catching_up import MEMBERS_PROPERTY, CatchingUp, OwnFiles
+from tiltyard.table.catching_up import MEMBERS_PROPERTY, CatchingUp, OwnFiles, members
+from tiltyard.table.cleanup.auto import INTERVAL, after_commit
 from tiltyard.table.commit import commit
 from tiltyard.table.snapshot import Snapshot, open_latest
 
@@ -59,13 +60,23 @@ def commit_append(
     """
     member = Member(store, session, transaction, base, foreign_fragments)
     if transaction.properties or not isinstance(transaction.operation, Append):
-        return _alone(member)
-    key = (store.identity, "", "append queue", str(store.durable))
-    queue: CombiningQueue[Member, Snapshot] = session.cache.get_or(key, lambda: (_queue(), QUEUE_BYTES))
-    try:
-        return queue.submit(member)
-    except LeaderInterrupted:
-        return _alone(member)  # an append that landed with the group is recognised by its uuid
+        made = _alone(member)
+    else:
+        key = (store.identity, "", "append queue", str(store.durable))
+        queue: CombiningQueue[Member, Snapshot] = session.cache.get_or(key, lambda: (_queue(), QUEUE_BYTES))
+        try:
+            made = queue.submit(member)
+        except LeaderInterrupted:
+            made = _alone(member)  # an append that landed with the group is recognised by its uuid
+    if INTERVAL in made.manifest.config and _is_first(made, transaction.uuid):
+        after_commit(made)  # outside the round, so that nobody waits for it
+    return made
+
+
+def _is_first(made: Snapshot, uuid: str) -> bool:
+    """Whether of all whose appends are in this version it is this one that cleans up after it."""
+    theirs = made.transaction()
+    return theirs is not None and uuid == min(members(theirs), default=theirs.uuid)
 
 
 def _queue() -> CombiningQueue[Member, Snapshot]:
@@ -79,6 +90,7 @@ def _alone(member: Member) -> Snapshot:
         session=member.session,
         base=member.base,
         foreign_fragments=member.foreign_fragments,
+        skip_auto_cleanup=True,
     )
 
 
@@ -141,6 +153,7 @@ def _together(members: list[Member], current: Snapshot) -> dict[str, Snapshot | 
             session=members[0].session,
             base=current,
             foreign_fragments=any(member.foreign_fragments for member in members),
+            skip_auto_cleanup=True,
         )
     except TooMuchContention as error:  # the same for each alone, and it has taken all the time there was
         return {uuid: copy(error) for uuid in uuids}

@@ -23,6 +23,7 @@ class NewTable:
     """Version of the data files, such as `2.2`; None: that of the files in the first commit."""
     stable_row_ids: bool = False
     table_metadata: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ def create(operation: Overwrite, inputs: Inputs) -> Manifest:
         reader_flags=flags,
         writer_flags=flags,
         data_format=_data_format(operation, inputs, DataFormat()),
-        config=dict(operation.config_upsert_values),
+        config={**new.config, **operation.config_upsert_values},
         table_metadata=dict(new.table_metadata),
         base_paths=tuple(_numbered(operation.initial_bases)),
     )

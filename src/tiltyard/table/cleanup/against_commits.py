@@ -1,0 +1,59 @@
+"""That no version names a file which a cleanup takes away, seen from the commit (decision D27, cases K07,
+K10).
+
+A cleanup deletes files that no version names, as it sees them. A commit that was planned before may name one
+all the same: a Restore of a version that goes, or files so old, or so plainly abandoned, that the cleanup
+took them for waste. The cleanup wrote down what goes and looked at the versions once more before it deleted:
+so of it and the commit, which publishes and then looks here, one always sees the other.
+"""
+
+from __future__ import annotations
+
+from tiltyard.errors import FilesRemoved
+from tiltyard.format import names
+from tiltyard.format.manifest import Manifest
+from tiltyard.session import Session
+from tiltyard.store import Store
+from tiltyard.table.cleanup.intents import taken_away
+from tiltyard.table.cleanup.reachable import named_by
+from tiltyard.table.versions import VersionLocation, list_names
+
+
+def check_before(store: Store, session: Session, made: Manifest, base: Manifest | None, who: str) -> None:
+    """Refuse to publish a version that names, beyond its base, what a cleanup takes away. Raises
+    `FilesRemoved`.
+    """
+    key = taken_away(store, session, lambda: _new(made, base))
+    if key is not None:
+        raise FilesRemoved(f"{_said(store, who, key)} Nothing was committed; do the whole operation again")
+
+
+def check_after(
+    store: Store, session: Session, at: VersionLocation, made: Manifest, base: Manifest | None, who: str
+) -> None:
+    """The same right after the version was published. It is taken back then, unless another was built on it.
+
+    Waits up to some seconds for a cleanup under way, which may have seen the version. Raises `FilesRemoved`.
+    """
+    key = taken_away(store, session, lambda: _new(made, base), settled=True)
+    if key is None:
+        return
+    found = {each.version for each in list_names(store)}
+    if max(found, default=0) > at.version or (base is not None and base.version not in found):
+        told = f"Version {at.version} was published meanwhile and cannot be taken back: restore an older one"
+    else:
+        store.delete(at.path)
+        told = f"Version {at.version} was published meanwhile, and taken back; do the whole operation again"
+    error = FilesRemoved(f"{_said(store, who, key)} {told}")
+    error.files_referenced = True
+    raise error
+
+
+def _new(made: Manifest, base: Manifest | None) -> frozenset[str]:
+    own = named_by(made).own
+    own = own if base is None else own - named_by(base).own
+    return frozenset(key for key in own if not key.startswith(names.TRANSACTIONS_DIR + "/"))
+
+
+def _said(store: Store, who: str, key: str) -> str:
+    return f"a cleanup of {store.uri} takes away {key}, which {who} names."

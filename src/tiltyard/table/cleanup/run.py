@@ -1,0 +1,261 @@
+"""Removing what was selected (decision D27), so that every version that remains can be read at every moment.
+
+1. write down what goes (`intents`)
+2. make the version hint right, durable (D13)
+3. read tags and branches again: what they hold by now stays
+4. delete the manifests that go, oldest first, durable
+5. read versions, branches and tags once more: files that any of them names stay
+6. delete the files
+7. write down what is gone
+
+Invariants, and the tests that check them (tests/table/test_cleanup_crash.py, test_cleanup_races.py):
+1. No version that is listed names a file that this run has deleted: manifests go before files (4, 6), a
+   version committed up to step 5 is seen there, and one committed later finds the intent
+   (`intents.taken_away`).
+2. A crash at any point leaves waste, never damage; the next run finishes it (1, `Survey.gone`).
+3. A tag or branch made up to step 3 holds its version; a tagger of ours later than that finds the intent.
+4. The newest version, and a hint that is not below a hole, stand at every moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tiltyard import runtime
+from tiltyard.errors import StoreError
+from tiltyard.format import names
+from tiltyard.store import Store
+from tiltyard.table.cleanup import intents
+from tiltyard.table.cleanup.reachable import FOLDERS, key_of
+from tiltyard.table.cleanup.select import NS_PER_SECOND, FileFate, Policy, Selection, Survey, Version, select
+from tiltyard.table.cleanup.survey import Known, Place, look, look_around, look_at_versions
+from tiltyard.table.versions import list_versions, read_hint
+
+MIN_AGE_NS = 50_000_000
+"""No manifest younger than this is deleted (ns): the run waits until it is older (decision D13)."""
+
+HINT_TURN_SECONDS = 1.0
+"""How long the hint waits for a turn at the turnstile."""
+
+RENEW_SECONDS = 300.0
+"""After so long (boot clock) an intent is written again and everything is looked at once more, long before it
+stops to count.
+"""
+
+
+@dataclass(slots=True)
+class Cleaned:
+    """What a run removed. `bytes_removed` counts manifests too; `files` are paths below the chain's root,
+    `failed` those that could not be deleted.
+    """
+
+    versions: list[int] = field(default_factory=list)
+    files: list[FileFate] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    bytes_removed: int = 0
+
+    def count(self, kind: str) -> int:
+        """Files of a kind."""
+        return sum(file.kind == kind for file in self.files)
+
+
+def plan(place: Place, read_version: int, policy: Policy) -> tuple[Survey, Selection]:
+    """What a cleanup would do just now; changes nothing. Raises what `select` and `look` raise."""
+    survey, _ = look(place, read_version, Known())
+    return survey, select(survey, policy)
+
+
+def clean(place: Place, read_version: int, policy: Policy, delete_rate_limit: int | None = None) -> Cleaned:
+    """Remove what the policy asks for. `delete_rate_limit`: files each second at most.
+
+    Raises `CleanupRefused` (tags on versions that would go), `CorruptFile`, `UnsupportedFeature` and
+    `VersionNotFound` before anything was deleted; `StoreError` also when what goes cannot be written down.
+    What cannot be deleted is counted, not raised; a version whose manifest stays keeps its files.
+    """
+    known = Known()
+    survey, earlier = look(place, read_version, known)
+    selection = select(survey, policy)
+    versions = [fate.version for fate in selection.versions if fate.goes]
+    files = [fate for fate in selection.files if fate.goes and fate.kind != "manifest"]
+    run = _Run(place, known, delete_rate_limit)
+    if versions or files:
+        run.remove(versions, files)
+    _sweep(place.store, earlier)
+    return run.done
+
+
+class _Run:
+    """One run, from the intent to its end."""
+
+    def __init__(self, place: Place, known: Known, rate: int | None) -> None:
+        self._place = place
+        self._store: Store = place.store
+        self._known = known
+        self._pause = 0.0 if rate is None else 1.0 / rate
+        self._next_at = 0.0
+        self._renewed_at = 0.0
+        self._keys_gone: set[str] = set()
+        self.done = Cleaned()
+
+    def remove(self, versions: list[Version], files: list[FileFate]) -> None:
+        """Steps 1 to 7."""
+        self._renewed_at = runtime.monotonic()
+        intent = intents.announce(
+            self._store,
+            [each.version for each in versions],
+            {key_of(each.path) for each in files if not each.unverified},
+            {key_of(each.path) for each in files if each.unverified},
+        )
+        try:
+            if versions:
+                right_hint(self._store)
+        except StoreError:
+            intents.withdraw(self._store, intent)
+            raise
+        self._delete_manifests(versions, intent)
+        self._delete_files(files, intent)
+        intents.finish(self._store, intent, self.done.versions, self._keys_gone)
+
+    # -- manifests --------------------------------------------------------------------------------
+
+    def _delete_manifests(self, versions: list[Version], intent: intents.Intent) -> None:
+        if not versions:
+            return
+        self._wait_for_age(versions)
+        pinned, newest = self._look_at_refs()
+        for each in versions:
+            if self._renew_when_due(intent):
+                pinned, newest = self._look_at_refs()
+            if each.version in pinned or each.version >= newest:
+                continue
+            self._in_pace()
+            try:
+                was_there = self._store.delete(each.path)
+            except StoreError:
+                self.done.failed.append(each.path)
+                continue
+            self.done.versions.append(each.version)
+            self.done.bytes_removed += each.size if was_there else 0
+        if self.done.versions:
+            self._store.sync_dir(names.VERSIONS_DIR)
+
+    def _look_at_refs(self) -> tuple[frozenset[int], int]:
+        """Versions that tags and branches hold by now, and the newest version."""
+        pins, _ = look_around(self._place, self._known)
+        found = list_versions(self._store)
+        return frozenset(pins), found[-1].version if found else 0
+
+    def _wait_for_age(self, versions: list[Version]) -> None:
+        """Until no manifest that goes is younger than the least age; at most that long."""
+        youngest = max(max(each.mtime_ns, each.named_ns) for each in versions)
+        left = min(youngest + MIN_AGE_NS - self._store.now_ns(), MIN_AGE_NS)
+        if left > 0:
+            runtime.sleep(left / NS_PER_SECOND)
+
+    # -- files ------------------------------------------------------------------------------------
+
+    def _delete_files(self, files: list[FileFate], intent: intents.Intent) -> None:
+        """All but those that a version names by now: one that was committed meanwhile, or could not be
+        deleted.
+        """
+        if not files:
+            return
+        needed = self._keys_needed()
+        directories: dict[str, bool] = {}
+        for each in files:
+            if self._renew_when_due(intent):
+                needed = self._keys_needed()
+            key = key_of(each.path)
+            directory = _directory_of(each.path)
+            if each.kind != "temporary" and key in needed:
+                directories[directory] = False
+                continue
+            deleted = self._delete(each)
+            directories[directory] = directories.get(directory, True) and deleted
+            if deleted:
+                self._keys_gone.add(key)
+        for directory, emptied in directories.items():
+            if emptied and directory:
+                self._drop_directory(directory)
+
+    def _keys_needed(self) -> set[str]:
+        """Keys that any version, branch, detached or staged manifest names now."""
+        needed: set[str] = set()
+        for version in look_at_versions(self._place, self._known):
+            needed |= version.named.every
+        _, held = look_around(self._place, self._known)
+        needed.update(held)
+        return needed
+
+    def _delete(self, file: FileFate) -> bool:
+        self._in_pace()
+        try:
+            was_there = self._store.delete(file.path)
+        except StoreError:
+            self.done.failed.append(file.path)
+            return False
+        if was_there:
+            self.done.files.append(file)
+            self.done.bytes_removed += file.size
+        return True
+
+    def _drop_directory(self, directory: str) -> None:
+        """Remove the directory of a segment or of blob files, if nothing has come into it."""
+        if self._store.list_names(directory):
+            return
+        try:
+            self._store.delete_tree(directory)
+        except StoreError:
+            self.done.failed.append(directory)
+
+    # -- time -------------------------------------------------------------------------------------
+
+    def _in_pace(self) -> None:
+        """Wait until the rate allows another deletion."""
+        if not self._pause:
+            return
+        now = runtime.monotonic()
+        if self._next_at > now:
+            runtime.sleep(self._next_at - now)
+        self._next_at = max(now, self._next_at) + self._pause
+
+    def _renew_when_due(self, intent: intents.Intent) -> bool:
+        """Write the intent again after a while; whether everything is to be looked at once more."""
+        now = runtime.monotonic()
+        if now - self._renewed_at < RENEW_SECONDS:
+            return False
+        intents.renew(self._store, intent)
+        self._renewed_at = runtime.monotonic()
+        return True
+
+
+def _directory_of(path: str) -> str:
+    """The directory that goes with the file; empty for files that lie directly in a folder of the table."""
+    directory = path.rpartition("/")[0]
+    return directory if "/" in directory and directory not in FOLDERS else ""
+
+
+def right_hint(store: Store) -> None:
+    """Make the version hint name the newest version, durable, before versions below it go (history C25).
+
+    Only upward. Without a turn at the turnstile it is done all the same: a concurrent writer's hint that it
+    pulls down by some versions does no harm while those stand, and they are the newest.
+    """
+    with store.turnstile(names.VERSIONS_DIR, HINT_TURN_SECONDS):
+        found = list_versions(store)
+        newest = found[-1].version if found else 0
+        known = read_hint(store)
+        store.write_hint(
+            names.HINT_PATH, names.hint_body(newest if known is None else max(known, newest)), sync=True
+        )
+
+
+def _sweep(store: Store, earlier: Iterable[intents.Intent]) -> None:
+    """Remove what runs left that ended, or died, an hour ago: what they named was selected again."""
+    for each in earlier:
+        if each.expired:
+            try:
+                intents.withdraw(store, each)
+            except StoreError:
+                continue  # the next run's

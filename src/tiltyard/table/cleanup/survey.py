@@ -1,0 +1,229 @@
+"""Looking at a table before a cleanup: its files first, then its versions, tags and branches.
+
+In this order, for a file that was committed in between is then found named. Everything that names files must
+be readable and of flags that we know; else nothing is removed at all (cases K01, K06).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tiltyard.errors import CorruptFile, ObjectNotFound, UnsupportedFeature
+from tiltyard.format import flags, names
+from tiltyard.format.manifest import decode_manifest
+from tiltyard.session import Session
+from tiltyard.store import Store, open_store
+from tiltyard.table import refs
+from tiltyard.table.cleanup.intents import Intent, read_intents
+from tiltyard.table.cleanup.reachable import FOLDERS, Named, named_by
+from tiltyard.table.cleanup.select import File, Pin, Survey, Version
+from tiltyard.table.snapshot import Snapshot
+from tiltyard.table.versions import VersionLocation, list_versions
+
+MAX_BRANCH_DEPTH = 32
+"""Directories below each other in which branches are looked for; more is a loop of links."""
+
+_NO_BRANCH = frozenset(
+    (names.VERSIONS_DIR, names.TRANSACTIONS_DIR, names.DELETIONS_DIR, names.INDICES_DIR, names.PRIVATE_DIR)
+)
+"""Folders of a branch's own files: no branch lies below them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A chain of versions: the table's root, which holds all tags and branches, and the chain's own store
+    (the root's for main). `branch` is None for main.
+    """
+
+    root: Store
+    store: Store
+    branch: str | None
+    session: Session
+
+
+@dataclass(slots=True)
+class Known:
+    """Manifests that were read in this run, by path and tag: looking again reads only what is new."""
+
+    named: dict[tuple[str, str, str], Named] = field(default_factory=dict)
+
+    def read(self, store: Store, path: str, version: int) -> tuple[Named, int, int, int]:
+        """What a manifest names, its size (bytes), mtime and ctime (ns). Raises ObjectNotFound, CorruptFile,
+        UnsupportedFeature for flags that we do not know.
+        """
+        stat = store.stat(path)
+        key = (store.identity, path, stat.tag)
+        found = self.named.get(key)
+        if found is None:
+            found = self.named[key] = _decoded(store, path, version)
+        return found, stat.size, stat.mtime_ns, stat.ctime_ns
+
+
+def _decoded(store: Store, path: str, version: int) -> Named:
+    where = f"{store.uri}/{path}"
+    try:
+        manifest, _ = decode_manifest(store.read(path), where)
+        flags.check_reader(manifest)
+        flags.check_writer(manifest)
+        if manifest.version != version:
+            raise CorruptFile(f"it says that it is version {manifest.version}", where)
+        return named_by(manifest)
+    except CorruptFile as error:
+        raise CorruptFile(
+            f"nothing was cleaned up: the manifest of version {version} is damaged ({error}), so that nobody "
+            "can tell which files it needs; look at it, and move it away if the version is lost",
+            where,
+        ) from error
+    except UnsupportedFeature as error:
+        raise UnsupportedFeature(
+            f"nothing was cleaned up: {where} may need files that this version does not know about "
+            f"({error}); clean up with a newer version of tiltyard or with the program that wrote it"
+        ) from error
+
+
+def look(place: Place, read_version: int, known: Known) -> tuple[Survey, list[Intent]]:
+    """The survey for a selection, and what earlier cleanups wrote down.
+
+    Raises `CorruptFile`, `UnsupportedFeature`, `StoreError`: a manifest, tag or branch that cannot be read.
+    """
+    store = place.store
+    now_ns = store.now_ns()
+    files = [File(each.path, each.size, each.mtime_ns) for folder in FOLDERS for each in store.list(folder)]
+    earlier = read_intents(store, place.session)
+    versions = look_at_versions(place, known)
+    pins, held = look_around(place, known)
+    gone = [each.verified for each in earlier if not each.finished]  # it died, or is at the same work
+    survey = Survey(
+        now_ns=now_ns,
+        read_version=read_version,
+        versions=tuple(versions),
+        files=tuple(files),
+        pins=pins,
+        held=held,
+        gone=frozenset().union(*gone),
+    )
+    return survey, earlier
+
+
+def look_at_versions(place: Place, known: Known) -> list[Version]:
+    """Every version of the chain that is there, ascending."""
+    found: list[Version] = []
+    for location in list_versions(place.store):
+        version = _version(place.store, location, known)
+        if version is not None:
+            found.append(version)
+    return found
+
+
+def _version(store: Store, location: VersionLocation, known: Known) -> Version | None:
+    try:
+        named, size, mtime_ns, named_ns = known.read(store, location.path, location.version)
+    except ObjectNotFound:
+        return None  # another cleanup was quicker
+    return Version(location.version, location.path, size, mtime_ns, named_ns, named)
+
+
+def look_around(place: Place, known: Known) -> tuple[dict[int, tuple[Pin, ...]], dict[str, str]]:
+    """What holds versions of the chain (tags, branches), and what else names its files: other branches,
+    detached and staged manifests, each key with a word for who does.
+    """
+    pins: dict[int, list[Pin]] = {}
+    for tag in refs.every_tag(place.root):
+        if tag.branch == place.branch:
+            pin = Pin(f"tag {tag.name!r} names it", tag.name, counts=not refs.is_of_clone(tag))
+            pins.setdefault(tag.version, []).append(pin)
+    for name, version in _forks(place):
+        pins.setdefault(version, []).append(Pin(f"branch {name!r} starts from it"))
+    held: dict[str, str] = {}
+    for store, word in _other_chains(place):
+        for path, version in _manifests(store):
+            for key in _elsewhere(store, path, version, known):
+                held.setdefault(key, word)
+    for path, version in _manifests(place.store, apart=True):
+        try:
+            named, *_ = known.read(place.store, path, version)
+        except ObjectNotFound:
+            continue
+        except CorruptFile:
+            if names.parse_staged_manifest(path.rpartition("/")[2]) is not None:
+                continue  # unfinished; nobody can publish it
+            raise
+        for key in named.every:
+            held.setdefault(key, f"{path} names it")
+    return {version: tuple(each) for version, each in pins.items()}, held
+
+
+def _forks(place: Place) -> Iterator[tuple[str, int]]:
+    """Branches that start from this chain, directly or through others that are gone, and the version."""
+    for branch in refs.every_branch(place.root):
+        if branch.parent_branch == place.branch:
+            yield branch.name, branch.parent_version
+        if place.branch is None and branch.identifier:
+            yield branch.name, branch.identifier[0][0]
+
+
+def _other_chains(place: Place) -> Iterator[tuple[Store, str]]:
+    """All chains of the table but this one: also branches that are being made, and have no record yet."""
+    if place.branch is not None:
+        yield place.root, "the main branch names it"
+    recorded = {branch.name for branch in refs.every_branch(place.root)}
+    for name in sorted(recorded | set(_chains_below(place.root, names.TREE_DIR, 0))):
+        if name != place.branch:
+            yield place.root.at(f"{names.TREE_DIR}/{name}"), f"branch {name!r} names it"
+
+
+def _chains_below(root: Store, directory: str, depth: int) -> Iterator[str]:
+    """Names of the directories below `tree/` that hold versions."""
+    if depth > MAX_BRANCH_DEPTH:
+        raise CorruptFile(
+            f"{root.uri}/{directory} lies more than {MAX_BRANCH_DEPTH} directories deep: a loop of links?"
+        )
+    inside = root.list_names(directory)
+    is_chain = names.VERSIONS_DIR in inside
+    if is_chain:
+        yield directory.partition("/")[2]
+    for name in inside:
+        if name not in _NO_BRANCH and not (is_chain and name == names.DATA_DIR):
+            yield from _chains_below(root, f"{directory}/{name}", depth + 1)
+
+
+def _manifests(store: Store, *, apart: bool = False) -> Iterator[tuple[str, int]]:
+    """Path and version of the manifests of a chain; `apart`: only detached and staged ones."""
+    for name in store.list_names(names.VERSIONS_DIR):
+        path = f"{names.VERSIONS_DIR}/{name}"
+        parsed = names.parse_manifest_name(name)
+        if parsed is not None and (parsed[1] == "detached" or not apart):
+            yield path, parsed[0]
+        elif parsed is None and (staged := names.parse_staged_manifest(name)) is not None:
+            yield path, staged
+
+
+def _elsewhere(store: Store, path: str, version: int, known: Known) -> frozenset[str]:
+    """What a manifest of another chain names under base paths, which may be this chain."""
+    try:
+        return known.read(store, path, version)[0].elsewhere
+    except ObjectNotFound:
+        return frozenset()
+    except CorruptFile:
+        if names.parse_staged_manifest(path.rpartition("/")[2]) is not None:
+            return frozenset()
+        raise
+
+
+def place_of(snapshot: Snapshot, root: Store | None = None) -> Place:
+    """Where a version's chain is; the root is found from the chain's own place if it is not given."""
+    branch = snapshot.manifest.branch
+    store = snapshot.store
+    if branch is None:
+        return Place(store, store, None, snapshot.session)
+    if root is None or root.identity == store.identity:  # opened by the branch's own place
+        below = f"/{names.TREE_DIR}/{branch}"
+        if not store.uri.endswith(below):
+            raise CorruptFile(
+                f"version {snapshot.version} says that it is of branch {branch!r}, which belongs in "
+                f"{below[1:]}",
+                store.uri,
+            )
+        root = open_store(store.uri.removesuffix(below), {"durable": store.durable})
+    return Place(root, store, branch, snapshot.session)
