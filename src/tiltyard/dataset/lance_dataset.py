@@ -10,6 +10,7 @@ from tiltyard.dataset.checking import CheckFace
 from tiltyard.dataset.cleaning import CleanFace
 from tiltyard.dataset.handle import Handle, moment_of, open_root, refuse, seconds_of, session_of
 from tiltyard.dataset.indexing import IndexFace
+from tiltyard.dataset.merge_insert import MergeFace
 from tiltyard.dataset.not_yet import Named
 from tiltyard.dataset.reading import ReadFace, version_number
 from tiltyard.dataset.updating import UpdateFace
@@ -19,7 +20,7 @@ from tiltyard.format.names import branch_path
 from tiltyard.table.snapshot import open_snapshot
 
 
-class LanceDataset(ReadFace, CheckFace, WriteFace, UpdateFace, IndexFace, CleanFace, Named):
+class LanceDataset(ReadFace, CheckFace, WriteFace, UpdateFace, MergeFace, IndexFace, CleanFace, Named):
     """A table, seen at one version. Share it among threads, pickle it, use it in forked children.
 
     A handle shows the version it was opened at until `checkout_latest()`, a write through it, or its

@@ -25,7 +25,7 @@ _QUERIES = "SQL queries, joins and sorts of whole tables"
 _DATASET = {
     _INDICES: """centroids commit_existing_index_segments create_index_uncommitted get_ivf_model
         merge_existing_index_segments merge_index_metadata""",
-    _COLUMNS: """add_columns alter_columns drop_columns merge merge_insert replace_schema
+    _COLUMNS: """add_columns alter_columns drop_columns merge replace_schema
         from_pydantic_model""",
     _UPKEEP: """all_files optimize remap_row_addrs
         tracked_files migrate_manifest_paths_v2 delta""",
@@ -53,7 +53,7 @@ _BRANCH_LIST = {_BRANCHES: "replace_metadata"}
 _MODULE = {
     _INDICES: "Index IndexFile bitmap indices",
     _SEARCH: "FtsToken query tokenize sampler torch",
-    _COLUMNS: "MergeInsertBuilder batch_udf udf",
+    _COLUMNS: "batch_udf udf",
     _UPKEEP: "optimize",
     _BRANCHES: "DatasetBasePath",
     _BLOBS: """Blob BlobArray BlobColumn BlobDescriptor BlobDescriptorArrayBuilder BlobFile

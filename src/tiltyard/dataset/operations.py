@@ -74,6 +74,8 @@ class LanceOperation:
         fields_for_preserving_frag_bitmap: list[int] = field(default_factory=list)
         update_mode: str = ""
         updated_fragment_offsets: dict[int, bytes] | None = None
+        inserted_rows: Any = field(default=None, repr=False, compare=False)
+        """What a merge recorded of the keys that it inserts; it goes from `execute_uncommitted` to `commit`."""
 
         def __post_init__(self) -> None:
             self.removed_fragment_ids = arguments.wholes("removed_fragment_ids", self.removed_fragment_ids)
@@ -86,6 +88,8 @@ class LanceOperation:
             self.update_mode = arguments.one_of("update_mode", self.update_mode, "", *_UPDATE_MODES)
             if self.updated_fragment_offsets is not None:
                 self.updated_fragment_offsets = _offsets(self.updated_fragment_offsets)
+            if self.inserted_rows is not None:
+                arguments.instance("inserted_rows", self.inserted_rows, facts.KeyExistenceFilter)
 
     @dataclass
     class Merge(BaseOperation):
@@ -332,6 +336,7 @@ def _update(op: LanceOperation.Update) -> facts.Operation:
         fields_modified=tuple(op.fields_modified),
         fields_for_preserving_frag_bitmap=tuple(op.fields_for_preserving_frag_bitmap),
         update_mode=_UPDATE_MODES.index(op.update_mode) if op.update_mode else 0,
+        inserted_rows=op.inserted_rows,
         updated_fragment_offset_bitmaps=dict(op.updated_fragment_offsets or {}),
     )
 
@@ -454,6 +459,7 @@ def _seen_update(fact: facts.Update) -> LanceOperation.Update:
         list(fact.fields_for_preserving_frag_bitmap),
         _UPDATE_MODES[fact.update_mode] if fact.update_mode < len(_UPDATE_MODES) else "",
         dict(fact.updated_fragment_offset_bitmaps) or None,
+        fact.inserted_rows,
     )
 
 

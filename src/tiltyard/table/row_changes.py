@@ -319,6 +319,10 @@ class RowChanges:
             if fragment is None or fragment.deletion is None or fragment.deletion.path(id) != path:
                 _delete(after, path)
 
+    def keep(self) -> None:
+        """Leave the files to whoever commits the operation later; one that never is, is collected by age."""
+        self._settled = True
+
     def discard(self) -> None:
         """Remove what was written, unless a version may name it."""
         if self._settled:
