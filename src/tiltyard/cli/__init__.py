@@ -34,6 +34,7 @@ COMMANDS = (
     Command("info", "tiltyard.cli.info", "what a table holds: rows, columns, files, version"),
     Command("head", "tiltyard.cli.head", "the first rows, all or those that a predicate keeps"),
     Command("versions", "tiltyard.cli.versions", "the versions of a table, what made them, and their rows"),
+    Command("verify", "tiltyard.cli.verify", "whether all files of a table are there and are what it says"),
     Command("demo", "tiltyard.cli.demo", "336,776 real flights: four writers at once, time travel, a filter"),
     Command("demo-writer", "tiltyard.cli.demo_writer"),
 )

@@ -41,6 +41,8 @@ __all__ = [
     "Tags",
     "Transaction",
     "dataset",
+    "json_to_schema",
+    "schema_to_json",
     "write_dataset",
     "write_fragments",
 ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tiltyard.dataset import arguments
+from tiltyard.dataset.fragment_session import FragmentSession
 from tiltyard.dataset.handle import open_root, refuse, session_of
 from tiltyard.dataset.metadata import DataFile, FragmentMetadata
 from tiltyard.dataset.not_yet import Named
@@ -25,7 +26,7 @@ from tiltyard.table.delete import offsets_of
 from tiltyard.table.fit import new_schema
 from tiltyard.table.row_changes import mark_deleted
 from tiltyard.table.snapshot import Snapshot, open_latest
-from tiltyard.table.take import Taker, row_numbers
+from tiltyard.table.take import row_numbers
 
 if TYPE_CHECKING:
     from tiltyard.dataset.lance_dataset import LanceDataset
@@ -138,16 +139,21 @@ class LanceFragment(Named):
 
     def take(self, indices: Any, columns: Any = None) -> Any:
         """Rows by number within the fragment (live rows count), any order, as a `pa.Table`."""
+        return self.open_session(columns).take(indices)
+
+    def open_session(self, columns: Any = None, with_row_address: bool | None = None) -> FragmentSession:
+        """What takes rows again and again: `session.take(indices)`; `_rowaddr` comes last if asked for."""
         wanted = arguments.columns("columns", columns)
-        numbers = row_numbers(indices)
-        rows = self._fragment.num_rows
-        if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= rows):
-            bad = int(numbers.min()) if int(numbers.min()) < 0 else int(numbers.max())
-            raise RowOutOfRange(f"index {bad} out of range for {rows} rows of fragment {self._fragment.id}")
-        position = self._snapshot.fragments.position(self._fragment.id)
-        assert position is not None
-        live = self._snapshot.fragments.physical_rows - self._snapshot.fragments.deleted_rows
-        return Taker(self._snapshot, wanted).rows_at(numbers + int(live[:position].sum()))
+        address = arguments.maybe_flag("with_row_address", with_row_address)
+        return FragmentSession(self._snapshot, self._fragment, wanted, row_address=bool(address))
+
+    def validate(self, *, checksums: bool = False) -> None:
+        """Raise `CorruptFile` with all that is wrong with the fragment's files; see `LanceDataset.validate`."""
+        from tiltyard.dataset.checking import raise_findings
+        from tiltyard.table.verify import verify_snapshot
+
+        whole = arguments.flag("checksums", checksums)
+        raise_findings(verify_snapshot(self._snapshot, [self._fragment], checksums=whole), self._snapshot)
 
     # -- deleting --------------------------------------------------------------------------------
 
@@ -177,6 +183,18 @@ class LanceFragment(Named):
     # -- making ----------------------------------------------------------------------------------
 
     @staticmethod
+    def create_from_file(filename: str, dataset: LanceDataset, fragment_id: int) -> FragmentMetadata:
+        """A fragment, uncommitted, of a data file that lies in the dataset's `data` directory already.
+
+        Its columns are matched with the dataset's fields by name and type.
+        """
+        from tiltyard.dataset.data_files import fragment_of_file
+
+        if not hasattr(dataset, "_held"):
+            raise arguments.wrong("dataset", "a LanceDataset", dataset)
+        return fragment_of_file(filename, dataset, arguments.whole("fragment_id", fragment_id))
+
+    @staticmethod
     def create(
         dataset_uri: Any,
         data: Any,
@@ -203,7 +221,7 @@ class LanceFragment(Named):
             schema,
             mode=mode,
             max_rows_per_file=(1 << 31) - 1,
-            progress=progress,
+            progress=None if progress is None else ToldProgress(progress, id or 0),
             data_storage_version=data_storage_version,
             storage_options=storage_options,
             session=session,
@@ -282,7 +300,7 @@ def write_fragments(
     check_mode(mode)
     gives_transaction = arguments.flag("return_transaction", return_transaction)
     arguments.flag("enable_stable_row_ids", enable_stable_row_ids)
-    told = None if progress is None else ToldProgress(progress)
+    told = progress if isinstance(progress, ToldProgress) or progress is None else ToldProgress(progress)
     check_hints(
         max_rows_per_group=max_rows_per_group,
         data_cache_bytes=data_cache_bytes,

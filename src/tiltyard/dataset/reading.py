@@ -313,18 +313,6 @@ class ReadFace(Handle):
         """This handle where it never moves; else a copy that does not."""
         return self if self._freshness is None and self._held is snapshot else self._at(snapshot)
 
-    def validate(self) -> None:
-        """Raise `CorruptFile` unless every file that the version names is there and can be opened."""
-        from tiltyard.table.deletions import load_deletions
-        from tiltyard.table.fragment_columns import FragmentColumns
-
-        snapshot = self._snapshot
-        columns = FragmentColumns(snapshot, snapshot.schema.fields)
-        for fragment in snapshot.fragments:
-            load_deletions(snapshot, fragment)
-            for file in fragment.files:
-                columns.open(fragment, file)
-
 
 def open_reference(root: Any, current: Snapshot, version: Any) -> Snapshot:
     """The snapshot that a version argument names: a number on the same branch, a tag, or (branch, number)."""

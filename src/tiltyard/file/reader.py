@@ -124,6 +124,11 @@ class FileReader:
         return self._tail.length
 
     @property
+    def num_columns(self) -> int:
+        """Columns of the file."""
+        return len(self._tail.columns)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of memory that keeping this reader costs."""
         size = int(self._buffer.size)

@@ -9,6 +9,7 @@ unchanged.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 from tiltyard import __version__
@@ -20,7 +21,10 @@ from tiltyard.dataset import (
     LanceFragment,
     LanceOperation,
     LanceScanner,
+    MergeInsertBuilder,
     Transaction,
+    json_to_schema,
+    schema_to_json,
     write_dataset,
 )
 from tiltyard.lance import commit, fragment, progress, schema
@@ -32,6 +36,9 @@ if TYPE_CHECKING:
 
 dataset = _dataset_module.dataset  # as in the official package, the function hides the module of this name
 
+_LAZY = frozenset(("debug", "file", "lance", "vector"))
+"""Modules that are loaded when they are asked for."""
+
 __all__ = [
     "DataStatistics",
     "FieldStatistics",
@@ -40,19 +47,30 @@ __all__ = [
     "LanceFragment",
     "LanceOperation",
     "LanceScanner",
+    "MergeInsertBuilder",
     "Session",
     "Transaction",
     "__version__",
     "commit",
     "dataset",
     "fragment",
+    "json_to_schema",
     "progress",
     "schema",
+    "schema_to_json",
     "write_dataset",
 ]
 
 
+_CLEANUP = ("CleanupCandidateFile", "CleanupExplanation", "CleanupReferencedBranch", "CleanupStats")
+"""What tells of a cleanup; nobody but who cleans up needs it."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in _CLEANUP:
+        return getattr(importlib.import_module("tiltyard.table.cleanup.explain"), name)
+    if name in _LAZY:
+        return importlib.import_module(f"tiltyard.lance.{name}")
     from tiltyard.dataset.not_yet import missing
 
     raise missing("tiltyard.lance", name, __all__)

@@ -6,20 +6,43 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import sys
 import traceback
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
-_MODULES = ("commit", "dataset", "fragment", "progress", "schema")
+
+class _Bound(MetaPathFinder, Loader):
+    """Finds `lance.x` as the very module `tiltyard.lance.x`, where there is one."""
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if not fullname.startswith("lance."):
+            return None
+        ours = f"tiltyard.{fullname}"
+        found = importlib.util.find_spec(ours)
+        if found is None:
+            return None
+        is_package = found.submodule_search_locations is not None
+        return ModuleSpec(fullname, self, origin=ours, is_package=is_package)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return importlib.import_module(str(spec.origin))
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing is left to do: it was run under its own name."""
 
 
 def bind() -> None:
     """Make `lance` and its submodules name ours in this process."""
     package = importlib.import_module("tiltyard.lance")
     sys.modules["lance"] = package
-    for name in _MODULES:
-        sys.modules[f"lance.{name}"] = importlib.import_module(f"tiltyard.lance.{name}")
+    # Those that the package has loaded; importing them anew would put them in place of functions named alike.
+    for name in [each for each in sys.modules if each.startswith("tiltyard.lance.")]:
+        sys.modules[name.removeprefix("tiltyard.")] = sys.modules[name]
+    sys.meta_path.insert(0, _Bound())
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
-"""The schema with field ids."""
+"""The schema with field ids, and schemas as JSON."""
 
 from __future__ import annotations
 
-from tiltyard.dataset import LanceSchema
+from tiltyard.dataset import LanceSchema, json_to_schema, schema_to_json
 
-__all__ = ["LanceSchema"]
+__all__ = ["LanceSchema", "json_to_schema", "schema_to_json"]

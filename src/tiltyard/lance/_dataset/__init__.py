@@ -1,0 +1,1 @@
+"""Where the official package keeps what reads a dataset in parts."""
