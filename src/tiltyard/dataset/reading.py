@@ -19,7 +19,7 @@ from tiltyard.dataset.tags import Tags
 from tiltyard.dataset.transaction import Transaction
 from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound, VersionNotFound
 from tiltyard.format.flags import uses_stable_row_ids
-from tiltyard.table.scan import live_rows
+from tiltyard.table.row_counts import live_rows
 from tiltyard.table.snapshot import Snapshot, open_snapshot, read_snapshot
 from tiltyard.table.take import Taker
 from tiltyard.table.versions import VersionLocation, list_versions
@@ -46,7 +46,9 @@ class ReadFace(Handle):
 
     @property
     def schema(self) -> Any:
-        """The `pa.Schema`."""
+        """The `pa.Schema`; with default scan options that of what a scan gives."""
+        if self._default_scan_options:
+            return self.scanner().projected_schema
         return self._snapshot.schema.arrow
 
     @property
@@ -97,7 +99,7 @@ class ReadFace(Handle):
     @property
     def tags(self) -> Tags:
         """The table's tags."""
-        return Tags(self._root)
+        return Tags(self)
 
     @property
     def stats(self) -> LanceStats:
