@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from tiltyard.dataset.cleaning import AutoCleanupConfig
 from tiltyard.dataset.fragment import LanceFragment, write_fragments
+from tiltyard.dataset.fragment_session import FragmentSession
 from tiltyard.dataset.lance_dataset import LanceDataset, dataset
 from tiltyard.dataset.lance_schema import LanceSchema
+from tiltyard.dataset.merge_insert import MergeInsertBuilder
 from tiltyard.dataset.metadata import (
     DataFile,
     DeletionFile,
@@ -13,20 +16,29 @@ from tiltyard.dataset.metadata import (
     RowIdMeta,
 )
 from tiltyard.dataset.operations import LanceOperation
-from tiltyard.dataset.progress import FragmentWriteProgress, NoopFragmentWriteProgress
+from tiltyard.dataset.progress import (
+    FileSystemFragmentWriteProgress,
+    FragmentWriteProgress,
+    NoopFragmentWriteProgress,
+)
 from tiltyard.dataset.scanner import ColumnOrdering, LanceScanner, ScannerBuilder
+from tiltyard.dataset.schema_json import json_to_schema, schema_to_json
 from tiltyard.dataset.stats import DataStatistics, FieldStatistics, LanceStats
-from tiltyard.dataset.tags import Tags
+from tiltyard.dataset.tags import Branches, Tags
 from tiltyard.dataset.transaction import Transaction
 from tiltyard.dataset.write import write_dataset
 
 __all__ = [
+    "AutoCleanupConfig",
+    "Branches",
     "ColumnOrdering",
     "DataFile",
     "DataStatistics",
     "DeletionFile",
     "FieldStatistics",
+    "FileSystemFragmentWriteProgress",
     "FragmentMetadata",
+    "FragmentSession",
     "FragmentWriteProgress",
     "LanceDataset",
     "LanceFragment",
@@ -34,6 +46,7 @@ __all__ = [
     "LanceScanner",
     "LanceSchema",
     "LanceStats",
+    "MergeInsertBuilder",
     "NoopFragmentWriteProgress",
     "RowDatasetVersionMeta",
     "RowIdMeta",

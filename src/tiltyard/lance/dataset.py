@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from tiltyard.dataset import (
+    AutoCleanupConfig,
+    Branches,
     ColumnOrdering,
     DataFile,
     DataStatistics,
@@ -14,6 +16,7 @@ from tiltyard.dataset import (
     LanceScanner,
     LanceSchema,
     LanceStats,
+    MergeInsertBuilder,
     ScannerBuilder,
     Tags,
     Transaction,
@@ -24,6 +27,8 @@ from tiltyard.dataset.transaction import COMMIT_MESSAGE_KEY as LANCE_COMMIT_MESS
 
 __all__ = [
     "LANCE_COMMIT_MESSAGE_KEY",
+    "AutoCleanupConfig",
+    "Branches",
     "ColumnOrdering",
     "DataFile",
     "DataStatistics",
@@ -35,6 +40,7 @@ __all__ = [
     "LanceScanner",
     "LanceSchema",
     "LanceStats",
+    "MergeInsertBuilder",
     "ScannerBuilder",
     "Tags",
     "Transaction",
