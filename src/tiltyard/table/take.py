@@ -22,6 +22,7 @@ from tiltyard.table.deletions import load_deletions, physical_offsets, without_d
 from tiltyard.table.dictionaries import united
 from tiltyard.table.fragment_columns import FragmentColumns
 from tiltyard.table.projection import ColumnsLike, Projection, project
+from tiltyard.table.removed import tells_removed
 from tiltyard.table.row_counts import live_rows
 from tiltyard.table.system_columns import FRAGMENT_SHIFT, row_ids
 from tiltyard.table.unit_reader import UnitReader
@@ -67,6 +68,7 @@ class Taker:
 
     # -- by number -------------------------------------------------------------------------------
 
+    @tells_removed
     def rows_at(self, indices: Any) -> Any:
         """A `pa.Table` of the rows with these numbers (any integers), in this order.
 
@@ -100,6 +102,7 @@ class Taker:
 
     # -- by address ------------------------------------------------------------------------------
 
+    @tells_removed
     def rows_at_addresses(self, addresses: Any) -> Any:
         """A `pa.Table` of the live rows at these addresses, in this order; deleted rows are left out.
 
@@ -112,6 +115,7 @@ class Taker:
         keep = self._live(positions, offsets)
         return self.rows_at_offsets(positions[keep], offsets[keep])
 
+    @tells_removed
     def rows_with_ids(self, ids: Any) -> Any:
         """A `pa.Table` of the live rows with these row ids, in this order; ids of no live row are left out.
 
