@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 NARROW_BYTES = 16  # widest value of which unpacking a whole chunk costs little more than picking a few
 NARROW_SHARE = 16  # for narrow values a range is decoded whole when one row in so many is wanted
 WIDE_SHARE = 4  # the same for all other values
+FEW_ROWS = 16  # so few rows are picked by one read: choosing how costs more
 
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 Positions = npt.NDArray[np.int64]
@@ -53,6 +54,8 @@ class Gather:
             self._all.check_rows(fragment)  # nothing else would
             return []
         if isinstance(rows, slice):
+            return self._all.read(fragment, rows)
+        if len(rows) <= FEW_ROWS:
             return self._all.read(fragment, rows)
         first, last = int(rows[0]), int(rows[-1])
         found: list[Any] = [None] * len(self.fields)

@@ -5,7 +5,7 @@ Rows come in table order, always. Where an index knows which rows may pass the f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ from tiltyard.table.projection import (
     project,
     readable_schema,
 )
+from tiltyard.table.removed import tells_removed
 from tiltyard.table.row_counts import chosen_positions, live_rows, rows_of_fragments
 from tiltyard.table.sorting import sort_order
 from tiltyard.table.streaming import (
@@ -56,6 +57,9 @@ if TYPE_CHECKING:
     from tiltyard.table.snapshot import Snapshot
 
 MAX_BATCH_ROWS = 1 << 31
+
+READER_BYTES = 1024
+"""What a kept reader is accounted as in the session's cache, and each of its columns (bytes)."""
 
 PICKED_ROWS = 2048
 """Rows found by an index that one task reads at least."""
@@ -93,9 +97,8 @@ class Scan:
         self.snapshot = snapshot
         self.request = request
         self.predicate = _predicate(snapshot, request.where)
-        self.projection = project(
-            snapshot.schema, request.columns, row_id=request.row_id, row_address=request.row_address
-        )
+        self._plain = _plain_reader(snapshot, request)
+        self.projection = self._plain.projection
         if request.include_deleted and not {ROW_ID, ROW_ADDRESS} & set(self.projection.system):
             raise InvalidInput(
                 "include_deleted_rows needs the row id in the result: ask for it with with_row_id=True"
@@ -108,23 +111,24 @@ class Scan:
 
     # -- results ---------------------------------------------------------------------------------
 
+    @tells_removed
     def table(self) -> Any:
         """All rows as one `pa.Table`; chunks lie within fragments, or hold several whole ones."""
         if self.request.order_by:
             return self._sorted()
-        reader = self._reader()
         row_bytes = estimated_row_bytes(self.projection.fields)
         if self.predicate is None:
             units = self._units(None, self.request.offset, self.request.limit)
-            batches = read_whole(reader, units, row_bytes)
+            batches = read_whole(self._reader(), units, row_bytes)
         else:
             task_rows = stream_unit_rows(row_bytes, DEFAULT_BATCH_ROWS)
             pieces, is_settled = self._pieces(task_rows)
             if not is_settled and self._is_cut:
                 return pa.Table.from_batches(list(self._stream()), self.schema)
-            batches = self._read(reader, pieces, task_rows, row_bytes)
+            batches = self._read(self._reader(is_settled), pieces, task_rows, row_bytes)
         return pa.Table.from_batches(batches, self.schema)
 
+    @tells_removed
     def batches(self) -> Iterator[Any]:
         """Rows as `pa.RecordBatch`es in order, never empty, at most `batch_rows` rows each."""
         if self.request.order_by:
@@ -142,6 +146,7 @@ class Scan:
                 for start in range(0, batch.num_rows, rows):
                     yield batch.slice(start, rows)
 
+    @tells_removed
     def count(self) -> int:
         """How many rows the scan gives."""
         if self.predicate is None:
@@ -150,14 +155,15 @@ class Scan:
         found = max(0, found - self.request.offset)
         return found if self.request.limit is None else min(found, self.request.limit)
 
+    @tells_removed
     def offsets(self) -> dict[int, npt.NDArray[np.uint32]]:
         """Physical offsets of the rows that pass, sorted, by fragment id; fragments without any are
         left out. Limit and offset of the request do not count here.
         """
         row_bytes = estimated_row_bytes(self._tested_fields())
         task_rows = stream_unit_rows(row_bytes, DEFAULT_BATCH_ROWS)
-        pieces, _ = self._pieces(task_rows, cut=False)
-        reader = self._reader()
+        pieces, is_settled = self._pieces(task_rows, cut=False)
+        reader = self._reader(is_settled)
         tasks = plan_tasks(pieces, task_rows)
         parts: dict[int, list[npt.NDArray[np.uint32]]] = {}
         ids = self.snapshot.fragments.ids
@@ -196,7 +202,10 @@ class Scan:
             and not self.request.include_deleted
         )
 
-    def _reader(self) -> UnitReader:
+    def _reader(self, is_settled: bool = False) -> UnitReader:
+        """Reads pieces and tests them, unless it is settled that all of their rows pass."""
+        if (self.predicate is None or is_settled) and not self.request.include_deleted:
+            return self._plain
         return UnitReader(
             self.snapshot, self.projection, self.predicate, include_deleted=self.request.include_deleted
         )
@@ -225,7 +234,9 @@ class Scan:
         pieces = self._found_pieces(found, unit_rows)
         if not found.is_exact or found.unindexed:
             return pieces, False
-        return (sliced(pieces, self.request.offset, self.request.limit) if cut else pieces), True
+        if cut and self._is_cut:
+            return sliced(pieces, self.request.offset, self.request.limit), True
+        return pieces, True
 
     def _prefilter(self) -> Prefilter | None:
         if not self._may_use_index:
@@ -265,7 +276,7 @@ class Scan:
             return reader.read_all(pieces)
         if not all(isinstance(piece, Unit) for piece in pieces):
             # Rows far apart cost more than their bytes say.
-            task_rows = min(task_rows, max(PICKED_ROWS, rows // (4 * runtime.cores())))
+            task_rows = min(task_rows, max(PICKED_ROWS, rows // (2 * runtime.cores())))
             work = [partial(read_units, reader, task) for task in plan_tasks(pieces, task_rows)]
             found = runtime.parallel(work)
         else:
@@ -278,16 +289,15 @@ class Scan:
         request = self.request
         fields = {each.id: each for each in (*self.projection.fields, *self._tested_fields())}
         unit_rows = stream_unit_rows(estimated_row_bytes(fields.values()), request.batch_rows)
-        reader = self._reader()
         if self.predicate is None:
             units = self._units(unit_rows, request.offset, request.limit)
-            yield from read_ahead(reader, plan_tasks(units, unit_rows))
+            yield from read_ahead(self._reader(), plan_tasks(units, unit_rows))
             return
         skip, left = request.offset, request.limit
         if left == 0:
             return
         pieces, is_settled = self._pieces(unit_rows)
-        stream = read_ahead(reader, plan_tasks(pieces, unit_rows))
+        stream = read_ahead(self._reader(is_settled), plan_tasks(pieces, unit_rows))
         if is_settled:
             yield from stream
             return
@@ -327,6 +337,34 @@ def check_request(request: ScanRequest) -> None:
         raise InvalidInput(
             f"batch_size must be between 1 and {MAX_BATCH_ROWS - 1} rows, found {request.batch_rows}"
         )
+
+
+def _plain_reader(snapshot: Snapshot, request: ScanRequest) -> UnitReader:
+    """A reader of the columns that are asked for, without filter: kept, for making it costs more than reading
+    a row. Raises what is wrong with the columns.
+    """
+
+    def made() -> UnitReader:
+        projection = project(snapshot.schema, columns, row_id=request.row_id, row_address=request.row_address)
+        return UnitReader(snapshot, projection)
+
+    columns = request.columns
+    asked: Any = None
+    if columns is not None:
+        asked = tuple(columns.items() if isinstance(columns, Mapping) else columns)
+        if not all(isinstance(each, (str, tuple)) for each in asked):
+            return made()
+    key = (
+        snapshot.store.identity,
+        snapshot.location.path,
+        "reader",
+        (type(columns) is dict, asked, request.row_id, request.row_address),
+    )
+    found: UnitReader | None = snapshot.session.cache.get(key)
+    if found is None or found.snapshot.manifest is not snapshot.manifest:
+        found = made()
+        snapshot.session.cache.put(key, found, READER_BYTES + READER_BYTES * len(found.projection.outputs))
+    return found
 
 
 def _predicate(snapshot: Snapshot, where: Any) -> Expr | None:
