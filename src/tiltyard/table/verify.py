@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tiltyard.errors import CorruptFile, ObjectNotFound, TiltyardError, UnsupportedFeature
 from tiltyard.file.reader import FileReader
 from tiltyard.format.index_metadata import IndexMetadata
@@ -29,17 +27,7 @@ if TYPE_CHECKING:
     from tiltyard.format.fragment import DataFile, Fragment
     from tiltyard.store import Store
 
-NAMES_SHOWN = 5
-"""Ids or names that one message lists."""
-
-MANIFEST, DATA, DELETIONS, ROW_IDS, FRAGMENTS, INDEX = (
-    "manifest",
-    "data file",
-    "deletion file",
-    "row ids",
-    "fragments",
-    "index",
-)
+MANIFEST, DATA, DELETIONS, ROW_IDS, INDEX = "manifest", "data file", "deletion file", "row ids", "index"
 """What a finding can be about."""
 
 
@@ -119,7 +107,8 @@ def verify(store: Store, locations: Iterable[VersionLocation], *, checksums: boo
             continue  # removed while we looked
         except CorruptFile as error:
             seen += 1
-            faults[_Fault(MANIFEST, location.path, str(error), _SET_ASIDE)].append(location.version)
+            problem = _without(str(error), location.path)
+            faults[_Fault(MANIFEST, location.path, problem, _SET_ASIDE)].append(location.version)
             continue
         seen += 1
         found = dict.fromkeys(check.version(snapshot))
@@ -178,19 +167,15 @@ class _Check:
         self.unsummed = 0
 
     def version(self, snapshot: Snapshot) -> Iterator[_Fault]:
-        yield from self._ids(snapshot)
+        yield from self._owners(snapshot)
         yield from self.fragments(snapshot, snapshot.fragments)
         yield from self._entries(snapshot)
 
     # -- fragments -------------------------------------------------------------------------------
 
-    def _ids(self, snapshot: Snapshot) -> Iterator[_Fault]:
-        """Fragments have ids of their own, and a data file belongs to one of them (case O07)."""
-        ids, counts = np.unique(np.asarray(snapshot.fragments.ids), return_counts=True)
+    def _owners(self, snapshot: Snapshot) -> Iterator[_Fault]:
+        """A data file belongs to one fragment (case O07). That no two have one id, decoding has checked."""
         path = snapshot.location.path
-        if len(twice := ids[counts > 1]):
-            problem = f"fragment ids are given twice: {_listed(map(str, twice.tolist()))}"
-            yield _Fault(FRAGMENTS, "", problem, _written_wrongly(path))
         owners: dict[tuple[int | None, str], int] = {}
         for fragment in snapshot.fragments:
             for file in fragment.files:
@@ -360,11 +345,6 @@ def _build_again(entry: IndexMetadata) -> str:
 
 def _written_wrongly(path: str) -> str:
     return f"the manifest {path} was written so: do not write to the table, and go back to an older version"
-
-
-def _listed(names: Iterable[str]) -> str:
-    found = list(names)
-    return ", ".join(found[:NAMES_SHOWN]) + (", ..." if len(found) > NAMES_SHOWN else "")
 
 
 def _without(message: str, path: str) -> str:
