@@ -232,3 +232,43 @@ def test_an_heir_interrupted_before_it_leads_passes_the_lead_on() -> None:  # 5
     leave.set()
     heir.join()
     assert later.join() == 4
+
+
+class _InterruptedSet:
+    """An event whose `set` is interrupted, before it tells anybody, the first time."""
+
+    def __init__(self) -> None:
+        self.real = runtime.current().event()
+        self.interrupted = False
+
+    def set(self) -> None:
+        if not self.interrupted:
+            self.interrupted = True
+            raise KeyboardInterrupt
+        self.real.set()
+
+    def wait(self, deadline: float | None = None) -> bool:
+        return self.real.wait(deadline=deadline)
+
+
+def test_a_leader_interrupted_while_it_wakes_the_others_wakes_them_all_the_same() -> None:  # 5
+    run = _Rounds(held=True)
+    queue: CombiningQueue[int, int] = CombiningQueue(run)
+    leader = runtime.spawn(queue.submit, 0)
+    assert run.begun.wait(_LONG)
+    real = runtime.event
+    runtime.event = _InterruptedSet  # type: ignore[assignment]
+    try:
+        served = runtime.spawn(queue.submit, 1)
+        _queued(queue, 1)
+    finally:
+        runtime.event = real
+    later = runtime.spawn(queue.submit, 2)
+    _queued(queue, 2)
+    run.gate.set()
+    with pytest.raises(KeyboardInterrupt):
+        leader.join(deadline=runtime.monotonic() + _LONG)
+    assert served.join(deadline=runtime.monotonic() + _LONG) == 2  # it had its answer
+    with pytest.raises(OutcomeUnknown):
+        later.join(deadline=runtime.monotonic() + _LONG)
+    assert queue.submit(3) == 6

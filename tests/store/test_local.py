@@ -343,6 +343,25 @@ def test_a_turnstile_lets_one_process_through_and_the_others_after_their_time(st
     assert store.list_names("v") == ["x"]
 
 
+def test_a_child_forked_while_the_turnstile_is_held_does_not_keep_it(store: LocalStore) -> None:
+    store.put("v/x", b"")
+    told, tell = os.pipe()
+    with store.turnstile("v", 0.0) as held:
+        assert held is True
+        child = os.fork()
+        if child == 0:
+            os.close(tell)
+            os.read(told, 1)
+            os._exit(0)
+    try:
+        with store.turnstile("v", 0.0) as again:
+            assert again is True
+    finally:
+        os.close(tell)
+        os.close(told)
+        os.waitpid(child, 0)
+
+
 def test_a_turnstile_passes_on_as_soon_as_it_is_free(store: LocalStore) -> None:
     store.put("v/x", b"")
     inside, leave = runtime.event(), runtime.event()

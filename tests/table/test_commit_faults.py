@@ -207,6 +207,26 @@ def test_zombie_that_wakes_before_its_publication_looks_again(
     assert [location.version for location in list_versions(store)] == [1, 5]
 
 
+def test_a_machine_that_slept_through_the_time_for_all_rounds_commits_when_nobody_else_did(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = create(store)
+    monkeypatch.setattr(loop, "MAX_LOOK_AGE_SECONDS", 0.05)
+    pauses = [0.2]
+
+    def late(*args: Any, **more: Any) -> Any:
+        if pauses:
+            time.sleep(pauses.pop())
+        return real(*args, **more)
+
+    real = loop.apply
+    monkeypatch.setattr(loop, "apply", late)
+    assert append(base, "sleeper", timeout=0.15).version == 2
+    pauses += [0.2] * 1000
+    with pytest.raises(TooMuchContention):  # but not for ever
+        append(base, "slow", timeout=0.15)
+
+
 @pytest.mark.parametrize("hinted", [True, False])
 def test_zombie_that_won_a_version_in_a_hole_takes_it_back(store: Store, hinted: bool) -> None:
     """The content was written before the sleep, the name given after it: `put` sleeps between the two."""

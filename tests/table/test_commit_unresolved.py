@@ -12,10 +12,16 @@ import pyarrow as pa
 import pytest
 
 import tiltyard.lance as lance
+from committing import now, transaction
+from conflict_operations import new_fragment
 from tiltyard import runtime
 from tiltyard.errors import OutcomeUnknown
+from tiltyard.format.operations import Append
 from tiltyard.session import Session
-from tiltyard.testing.faults import Fault, FaultyPort, Plan, Rule, port_installed
+from tiltyard.store import open_store
+from tiltyard.table.commit import commit
+from tiltyard.table.snapshot import open_latest
+from tiltyard.testing.faults import Crashed, Fault, FaultyPort, Plan, Rule, port_installed
 
 LONG = 30  # seconds; a hang fails the test
 
@@ -104,3 +110,28 @@ def test_a_version_that_another_was_built_on_is_not_taken_back_for_a_late_time(
     assert versions == list(range(1, rival.version + 1))
     assert 50 in rows(uri)
     assert told in ([], ["unknown"])
+
+
+def test_a_repetition_that_finds_itself_landed_is_acknowledged_once_its_name_is_durable(
+    tmp_path: Path,
+) -> None:
+    uri = str(tmp_path / "t")
+    lance.write_dataset(pa.table({"x": [0]}), uri)
+    base = open_latest(open_store(uri), Session())
+    ours = transaction(Append((new_fragment("mine"),)), base.version)
+    named = Rule(Fault.CRASH_AFTER, "link_handle", path="_versions/*")
+    with port_installed(FaultyPort(Plan(named))):
+        dying = open_store(uri)
+    with pytest.raises(Crashed):
+        commit(dying, ours, session=Session(), base=base)
+    failing, plain = Plan(Rule(Fault.FAIL_BEFORE, "fsync_dir")), Plan()
+    with port_installed(FaultyPort(failing)):
+        broken = open_store(uri)
+    for _ in range(2):  # a later sync through this handle would say nothing
+        with pytest.raises(OutcomeUnknown, match="power loss"):
+            commit(broken, ours, session=Session(), base=base)
+    with port_installed(FaultyPort(plain)):
+        store = open_store(uri)
+    assert commit(store, ours, session=Session(), base=base).version == 2
+    assert plain.calls("fsync_dir") >= 1
+    assert now(store).version == 2

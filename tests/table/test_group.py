@@ -45,6 +45,36 @@ def test_members_share_a_version_and_each_is_recognised_in_it(store: Store) -> N
     assert now(store).version == 2
 
 
+@pytest.mark.parametrize("first", ["moved", "here"])
+def test_members_whose_directory_was_moved_away_share_nothing_with_those_of_the_one_that_took_its_path(
+    first: str, tmp_path: Path
+) -> None:
+    uri = str(tmp_path / "t")
+    moved = open_store(uri, {"durable": False})
+    there = create(moved, 0)
+    (tmp_path / "t").rename(tmp_path / "elsewhere")
+    here = open_store(uri, {"durable": False})
+    base = create(here, 0)
+    members = [member(moved, there, "moved"), member(here, base, "here"), member(here, base, "too")]
+    answers = group._round(members if first == "moved" else members[::-1])
+    assert all(not isinstance(answer, BaseException) for answer in answers)
+    assert paths(now(moved)) == {"moved.lance"}
+    assert paths(now(here)) == {"here.lance", "too.lance"}
+
+
+def test_a_first_member_whose_table_is_gone_answers_for_itself_only(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    gone = open_store(uri, {"durable": False})
+    there = create(gone, 0)
+    gone.delete_tree("")
+    here = open_store(uri, {"durable": False})
+    base = create(here, 0)
+    answers = group._round([member(gone, there, "gone"), member(here, base, "here")])
+    assert isinstance(answers[0], TiltyardError)
+    assert not isinstance(answers[1], BaseException)
+    assert paths(now(here)) == {"here.lance"}
+
+
 def test_failing_member_leaves_with_its_own_error(store: Store) -> None:
     stale = create(store, 0)
     fresh = on(stale, Overwrite((), SCHEMA))

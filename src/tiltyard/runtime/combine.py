@@ -111,6 +111,9 @@ class CombiningQueue(Generic[Item, Answer]):
                 "the caller that did the shared work was interrupted: it may have been done; read again"
             )
             self._answer(left, [unknown] * len(left))
+            for one in batch:  # whoever has an answer may not have been told
+                if one.answered:
+                    one.wake.set()
             raise
         self._pass_on()
 

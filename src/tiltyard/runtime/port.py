@@ -282,3 +282,7 @@ class Port:
         except BlockingIOError:
             return False
         return True
+
+    def unlock(self, fd: int) -> None:
+        """Give the advisory lock back, also for copies of the handle in forked children."""
+        fcntl.flock(fd, fcntl.LOCK_UN)

@@ -11,6 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tiltyard.runtime.port import Port
@@ -33,22 +34,46 @@ def _seconds_until(deadline: float | None) -> float | None:
 
 
 class _Event:
-    __slots__ = ("_event",)
+    """A flag to wait for, without a lock that an interrupted `set` could keep: `set` again ends what it
+    began.
+
+    Each waiter waits for a lock of its own, which `set` opens.
+    """
+
+    __slots__ = ("_flag", "_waiters")
 
     def __init__(self) -> None:
-        self._event = threading.Event()
+        self._flag = False
+        self._waiters: list[threading.Lock] = []
 
     def set(self) -> None:
-        self._event.set()
+        self._flag = True  # first: who comes later does not wait
+        for waiter in tuple(self._waiters):
+            with suppress(RuntimeError):  # open already
+                waiter.release()
 
     def clear(self) -> None:
-        self._event.clear()
+        self._flag = False
 
     def is_set(self) -> bool:
-        return self._event.is_set()
+        return self._flag
 
     def wait(self, *, deadline: float | None = None) -> bool:
-        return self._event.wait(_seconds_until(deadline))
+        if self._flag:
+            return True
+        mine = threading.Lock()
+        mine.acquire()
+        self._waiters.append(mine)
+        try:
+            if self._flag:
+                return True
+            seconds = _seconds_until(deadline)
+            if seconds is None:
+                mine.acquire()
+                return True
+            return mine.acquire(timeout=min(seconds, threading.TIMEOUT_MAX)) or self._flag
+        finally:
+            self._waiters.remove(mine)
 
 
 class _Condition:

@@ -398,6 +398,8 @@ class LocalStore:
         try:
             yield self._take_turn(fd, seconds)
         finally:
+            with suppress(OSError):
+                self._port.unlock(fd)  # closing leaves it to a child that was forked meanwhile
             self._close(fd)
 
     def _take_turn(self, fd: int, seconds: float) -> bool:

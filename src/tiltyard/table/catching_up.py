@@ -18,12 +18,13 @@ from tiltyard.errors import (
     CommitConflict,
     IncompatibleTransaction,
     ObjectNotFound,
+    OutcomeUnknown,
     RetryableConflict,
     StoreError,
     VersionNotFound,
     Winner,
 )
-from tiltyard.format import flags
+from tiltyard.format import flags, names
 from tiltyard.format.deletion import encode_deletions
 from tiltyard.format.fragment import DeletionFile
 from tiltyard.format.operations import DataOverlays, Delete, Update
@@ -115,7 +116,8 @@ class CatchingUp:
             if theirs is None:
                 raise self._unrecorded(version)
             if theirs.uuid == self.transaction.uuid or self.transaction.uuid in members(theirs):
-                return current if version == current.version else self._open(version)
+                found = current if version == current.version else self._open(version)
+                return made_durable(found, self.transaction)
             others.append((version, theirs))
         flags.check_writer(current.manifest)
         for version, theirs in others:
@@ -248,6 +250,22 @@ def _offsets(snapshot: Snapshot, fragment_id: int) -> np.ndarray:
     fragment = snapshot.fragment(fragment_id)
     found = None if fragment is None else load_deletions(snapshot, fragment)
     return np.empty(0, np.uint32) if found is None else found
+
+
+def made_durable(found: Snapshot, ours: Transaction) -> Snapshot:
+    """The version that turned out to be our own transaction, its name synced: whoever gave it that may have
+    died, or failed, before it was. Raises OutcomeUnknown when that cannot be promised.
+    """
+    try:
+        found.store.sync_dir(names.VERSIONS_DIR)
+    except StoreError as error:
+        raise OutcomeUnknown(
+            f"version {found.version} of {found.store.uri} is this {ours.name} ({ours.uuid}), but whether it "
+            f"survives power loss cannot be promised ({error}). Read the table again",
+            uuid=ours.uuid,
+            version=found.version,
+        ) from error
+    return found
 
 
 def members(transaction: Transaction) -> frozenset[str]:

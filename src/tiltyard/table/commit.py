@@ -46,6 +46,7 @@ from tiltyard.errors import (
     VersionNotFound,
 )
 from tiltyard.format import flags, names
+from tiltyard.format.index_metadata import IndexMetadata
 from tiltyard.format.manifest import MAX_INLINE_TRANSACTION_BYTES, Manifest, encode_manifest
 from tiltyard.format.names import Naming
 from tiltyard.format.operations import Clone, Overwrite, Restore
@@ -54,7 +55,7 @@ from tiltyard.session import Session
 from tiltyard.store import Created, Store
 from tiltyard.table import foreign
 from tiltyard.table.apply import NewTable, apply
-from tiltyard.table.catching_up import CatchingUp, OwnFiles, members
+from tiltyard.table.catching_up import CatchingUp, OwnFiles, made_durable, members
 from tiltyard.table.cleanup.against_commits import check_after, check_before
 from tiltyard.table.cleanup.auto import after_commit
 from tiltyard.table.creators import other_naming, outlived_other_names
@@ -129,6 +130,7 @@ def commit(
     source: Snapshot | None = None,
     unhashed_key: bool = False,
     skip_auto_cleanup: bool = False,
+    reuse_entry: IndexMetadata | None = None,
 ) -> Snapshot:
     """Commit the transaction on the newest version and return the version that it made.
 
@@ -138,7 +140,7 @@ def commit(
     without any check. `foreign_fragments`: the caller made the fragments; look whether their files are new
     and present. `new_table`, `naming`: for a first commit. `source`: what a Clone copies. `unhashed_key`: see
     `conflict.check`. `skip_auto_cleanup`: leave the cleanup that the table's config may ask for to another
-    commit.
+    commit. `reuse_entry`: the fragment-reuse index that a Rewrite leaves, made from that of `base`.
 
     Raises TableAlreadyExists (a first commit that is strict), RetryableConflict (plan again),
     IncompatibleTransaction, TooMuchContention, OutcomeUnknown, InvalidInput, UnsupportedFeature (writer
@@ -149,6 +151,7 @@ def commit(
     attempt = _Commit(
         store, session, transaction, publish, strict, naming, foreign_fragments, new_table, source
     )
+    attempt.reuse_entry = reuse_entry
     if base is None and transaction.read_version == 0:
         landed = attempt.landed_before()
         if landed is not None:
@@ -194,6 +197,7 @@ class _Commit:
     foreign_fragments: bool
     new_table: NewTable | None
     source: Snapshot | None
+    reuse_entry: IndexMetadata | None = None
     looked_at: float = 0.0
     """When the latest version was looked for (boot clock, seconds)."""
     created_at: float = 0.0
@@ -220,7 +224,8 @@ class _Commit:
             try:
                 theirs = read_transaction(self.store, self.session, location)
                 if theirs is not None and self._is(theirs):
-                    return read_snapshot(self.store, self.session, location)
+                    found = read_snapshot(self.store, self.session, location)
+                    return made_durable(found, self.transaction)
             except (ObjectNotFound, CorruptFile, UnsupportedFeature):
                 continue  # removed meanwhile, damaged, or of a later format: not what we would have written
             except StoreError as error:
@@ -287,18 +292,20 @@ class _Commit:
 
     def run(self, catching_up: CatchingUp, max_retries: int, timeout: float) -> Snapshot:
         """Rounds until one version is ours."""
-        started = runtime.monotonic()
-        lost_slots = 0
+        before = runtime.monotonic()
+        lost_slots, spent = 0, 0.0
         while True:
             made = self._round(catching_up, lost_slots)
             if made is not None:
                 return made
             now = runtime.monotonic()
             lost_slots += 1
-            if lost_slots >= MAX_LOST_SLOTS or catching_up.rows_lost > max_retries or now - started > timeout:
+            spent += min(now - before, MAX_LOOK_AGE_SECONDS)  # a machine that slept has lost nothing by it
+            before = now
+            if lost_slots >= MAX_LOST_SLOTS or catching_up.rows_lost > max_retries or spent > timeout:
                 raise TooMuchContention(
                     f"other writers kept winning: {self._named()} lost {lost_slots} versions in "
-                    f"{now - started:.1f} s, and {catching_up.rows_lost} times they had changed the "
+                    f"{spent:.1f} s, and {catching_up.rows_lost} times they had changed the "
                     "fragments that it changes; nothing was committed"
                 )
             _back_off(now - self.looked_at, lost_slots)
@@ -438,6 +445,7 @@ class _Commit:
             read=base.manifest,
             restored=self._restored(),
             new_table=self.new_table,
+            reuse_entry=self.reuse_entry,
         )
         location = VersionLocation(version, names.manifest_path(version, naming), naming)
         if runtime.monotonic() - self.looked_at > MAX_LOOK_AGE_SECONDS:
@@ -515,7 +523,9 @@ class _Commit:
                 uuid=self.transaction.uuid,
                 version=location.version,
             ) from error
-        return found if theirs is not None and self._is(theirs) else None
+        if theirs is None or not self._is(theirs):
+            return None
+        return made_durable(found, self.transaction)
 
     def _drop_own_files(self) -> None:
         if self.unresolved is None:

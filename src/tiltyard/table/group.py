@@ -100,16 +100,29 @@ def _round(members: list[Member]) -> Sequence[Snapshot | BaseException]:
         return [_answer(members[0])]
     answers: dict[str, Snapshot | BaseException] = {}
     first = members[0]
-    current = open_latest(first.store, first.session)
+    try:
+        current = open_latest(first.store, first.session)
+        tag = first.store.stat(current.location.path).tag
+    except TiltyardError:  # of the first one's place, which need not be that of the others
+        return [_answer(member) for member in members]
     passed: list[Member] = []
     for member in members:
-        answer = _checked(member, current)
+        here = member.store is first.store or _stands_there(member.store, current.location.path, tag)
+        answer = _checked(member, current) if here else _answer(member)
         if answer is None:
             passed.append(member)
         else:
             answers[member.transaction.uuid] = answer
     answers.update(_together(passed, current))
     return [answers[member.transaction.uuid] for member in members]
+
+
+def _stands_there(store: Store, path: str, tag: str) -> bool:
+    """Whether a store finds this very object: one opened before the directory was renamed is elsewhere."""
+    try:
+        return store.stat(path).tag == tag
+    except TiltyardError:
+        return False
 
 
 def _answer(member: Member) -> Snapshot | BaseException:
