@@ -213,7 +213,12 @@ def test_only_the_fragments_named_are_searched(tmp_path: Path) -> None:
 def test_what_tunes_a_vector_index_changes_nothing(points: Any) -> None:
     near = {"column": "v", "q": [1, 0], "k": 3}
     plain = points.to_table(nearest=near)
-    for more in ({"nprobes": 1}, {"refine_factor": 5, "ef": 20}, {"use_index": False}, {"query_parallelism": -1}):
+    for more in (
+        {"nprobes": 1},
+        {"refine_factor": 5, "ef": 20},
+        {"use_index": False},
+        {"query_parallelism": -1},
+    ):
         assert points.to_table(nearest={**near, **more}) == plain
 
 
