@@ -38,7 +38,9 @@ class BenchEngine(Engine):
     def scan(
         self, ds: Any, columns: list[str] | None = None, filter: str | None = None, use_index: bool = True
     ) -> pa.Table:
-        return ds.to_table(columns=columns, filter=filter)
+        if use_index:
+            return ds.to_table(columns=columns, filter=filter)
+        return ds.to_table(columns=columns, filter=filter, use_scalar_index=False)
 
     def batches(self, ds: Any, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         return ds.to_batches(columns=columns)
@@ -61,6 +63,26 @@ class BenchEngine(Engine):
     def update(self, ds: Any, updates: dict[str, str], where: str) -> Any:
         return ds.update(updates, where=where)
 
+    def merge_insert(self, ds: Any, table: pa.Table, on: str) -> Any:
+        return ds.merge_insert(on).when_matched_update_all().when_not_matched_insert_all().execute(table)
+
+    def compact(self, ds: Any) -> Any:
+        return ds.optimize.compact_files()
+
     def create_btree(self, ds: Any, column: str) -> None:
-        if os.environ.get("TILTYARD_BENCH_PLAIN") != "1":
-            raise NotImplementedError("no index yet; see TILTYARD_BENCH_PLAIN")
+        ds.create_scalar_index(column, "BTREE")
+
+    def search_vector(
+        self,
+        ds: Any,
+        column: str,
+        q: Any,
+        k: int,
+        use_index: bool,
+        nprobes: int = 20,
+        refine: int | None = None,
+    ) -> pa.Table:
+        if use_index:
+            raise NotImplementedError("searches by a vector index are a later release's")
+        near = {"column": column, "q": q, "k": k, "use_index": False}
+        return ds.to_table(columns=["id", "_distance"], nearest=near)

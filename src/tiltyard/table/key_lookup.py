@@ -20,17 +20,20 @@ from tiltyard.expr.arrays import plain
 from tiltyard.table.deletions import load_deletions, physical_offsets, without_deleted
 from tiltyard.table.index_segments import Segment, btree_segments
 from tiltyard.table.merge.join import Ints, KeyIndex
-from tiltyard.table.merge.keys import Key, column_at
+from tiltyard.table.merge.keys import Key, column_at, is_word
 from tiltyard.table.merge.plan import by_fragment
 from tiltyard.table.scan import Scan, ScanRequest, live_rows
 from tiltyard.table.system_columns import FRAGMENT_SHIFT
 from tiltyard.table.touched_rows import read_touched
 
 if TYPE_CHECKING:
+    from tiltyard.format.schema import Field
     from tiltyard.table.snapshot import Snapshot
 
-INDEX_COST = 24
-"""Looking one key up in an index costs about as much as reading and comparing so many keys of the table."""
+INDEX_COST = {True: 512, False: 64}
+"""Looking one key up in an index costs about as much as reading and comparing so many keys of the table: of
+plain numbers (True), which are read at 3 ns, and of all others.
+"""
 
 SCAN_ROWS = 1 << 18
 """Rows of key columns that are looked up at a time."""
@@ -85,9 +88,14 @@ def _choose_index(snapshot: Snapshot, key: Key, keys: KeyIndex) -> tuple[int, li
         rows = _covered_rows(snapshot, segments)
         if best is None or rows > best[0]:
             best = (rows, at, segments)
-    if best is None or keys.distinct * INDEX_COST >= best[0]:
+    if best is None or keys.distinct * index_cost(key.fields[best[1]]) >= best[0]:
         return None
     return best[1], best[2]
+
+
+def index_cost(field: Field) -> int:
+    """Rows that are read as fast as one key of this column is looked up."""
+    return INDEX_COST[is_word(field.arrow_type)]
 
 
 def _covered_rows(snapshot: Snapshot, segments: Sequence[Segment]) -> int:

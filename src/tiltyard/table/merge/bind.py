@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tiltyard.errors import SchemaMismatch
+from tiltyard.errors import FieldNotFound, SchemaMismatch
 from tiltyard.format.schema import Schema
 from tiltyard.table import assignments
 from tiltyard.table.fit import Fit, fit, side_by_side
@@ -150,7 +150,12 @@ def _predicate(text: str | None, scope: Any) -> Expr | None:
         return None
     from tiltyard.expr import parse_predicate
 
-    return parse_predicate(text, scope)
+    try:
+        return parse_predicate(text, scope)
+    except FieldNotFound as error:
+        if SOURCE not in scope.names:
+            raise
+        raise FieldNotFound(f"{error}; a merge's columns are written source.name and target.name") from error
 
 
 def _check_columns(bound: Bound) -> None:

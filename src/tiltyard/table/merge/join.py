@@ -20,10 +20,10 @@ import pyarrow as pa
 
 from tiltyard.table.merge.keys import Words, is_word, words_of_key
 
-FILTER_ROOM = 16
+FILTER_ROOM = 32
 """Places of the table of bits for each key: one in so many absent keys passes it."""
 
-MIN_FILTER_BITS = 12
+MIN_FILTER_BITS = 16
 MAX_FILTER_BITS = 25
 STEP_ROWS = 1 << 16
 """Rows that are looked up at a time, so that what is computed for them stays in the cache."""
@@ -43,29 +43,47 @@ class _WordSet:
         bits = int(max(self.distinct * FILTER_ROOM, 1)).bit_length()
         self._shift = np.uint64(64 - min(max(bits, MIN_FILTER_BITS), MAX_FILTER_BITS))
         self._filter: Any = None
+        self._filter_helps = True
 
     def find(self, words: Words) -> tuple[Ints, Ints]:
         """Positions of the words that are in the set, ascending, and their codes."""
         if not self.distinct or not len(words):
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        if self.distinct * 4 > len(words):
-            return self._decide(words, np.arange(len(words), dtype=np.int64))
+        if bool((words[1:] > words[:-1]).all()):
+            return self._find_ascending(words)
+        if not self._filter_helps:
+            return self._decide(words, None)
+        passing = []
+        for at in range(0, len(words), STEP_ROWS):
+            placed = _placed(words[at : at + STEP_ROWS], self._shift)
+            passing.append(np.flatnonzero(self._bits().take(placed, mode="clip")) + at)
+        candidates = np.concatenate(passing)
+        self._filter_helps = len(candidates) * 2 < len(words)
+        return self._decide(words, candidates)
+
+    def _find_ascending(self, words: Words) -> tuple[Ints, Ints]:
+        """The same for words that ascend, as keys that count up do: the set is looked up in them."""
+        low, high = np.searchsorted(self._distinct, (words[0], words[-1]))
+        codes = np.arange(low, min(high + 1, self.distinct), dtype=np.int64)
+        at = np.searchsorted(words, self._distinct[low : high + 1])
+        at[at == len(words)] = len(words) - 1
+        hit = words[at] == self._distinct[low : high + 1]
+        return at[hit].astype(np.int64, copy=False), codes[hit]
+
+    def _bits(self) -> Any:
         if self._filter is None:
             made = np.zeros(1 << (64 - int(self._shift)), np.bool_)
             made[_placed(self._distinct, self._shift)] = True
             self._filter = made
-        passing = []
-        for at in range(0, len(words), STEP_ROWS):
-            placed = _placed(words[at : at + STEP_ROWS], self._shift)
-            passing.append(np.flatnonzero(self._filter.take(placed, mode="clip")) + at)
-        return self._decide(words, np.concatenate(passing))
+        return self._filter
 
-    def _decide(self, words: Words, candidates: Ints) -> tuple[Ints, Ints]:
-        asked = words if len(candidates) == len(words) else words[candidates]
+    def _decide(self, words: Words, candidates: Ints | None) -> tuple[Ints, Ints]:
+        asked = words if candidates is None else words[candidates]
         at = np.searchsorted(self._distinct, asked)
         at[at == self.distinct] = self.distinct - 1
         hit = self._distinct[at] == asked
-        return candidates[hit], at[hit].astype(np.int64, copy=False)
+        positions = np.flatnonzero(hit) if candidates is None else candidates[hit]
+        return positions, at[hit].astype(np.int64, copy=False)
 
 
 def _placed(words: Words, shift: np.uint64) -> Ints:

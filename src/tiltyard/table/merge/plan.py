@@ -116,9 +116,9 @@ def refuse_duplicates(codes: Ints, rows: Ints, show: ShowKey) -> None:
     again = np.flatnonzero(of[order][1:] == of[order][:-1])
     if len(again):
         raise AmbiguousMerge(
-            "Ambiguous merge inserts are prohibited: multiple source rows have the new key "
-            f"({show(int(keyed[order[again[0]]]))}), and each would be inserted. Please give each key once, or "
-            "choose one row with source_dedupe_behavior('first_seen') or 'last_seen'"
+            "Ambiguous merge inserts are prohibited: multiple source rows have the key "
+            f"({show(int(keyed[order[again[0]]]))}). Please give each key once, or choose one row with "
+            "source_dedupe_behavior('first_seen') or 'last_seen'"
         )
 
 
