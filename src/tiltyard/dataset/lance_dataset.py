@@ -14,13 +14,16 @@ from tiltyard.dataset.merge_insert import MergeFace
 from tiltyard.dataset.not_yet import Named
 from tiltyard.dataset.reading import ReadFace, version_number
 from tiltyard.dataset.updating import UpdateFace
+from tiltyard.dataset.upkeep import UpkeepFace
 from tiltyard.dataset.writing import WriteFace
 from tiltyard.errors import InvalidInput, TableNotFound
 from tiltyard.format.names import branch_path
 from tiltyard.table.snapshot import open_snapshot
 
 
-class LanceDataset(ReadFace, CheckFace, WriteFace, UpdateFace, MergeFace, IndexFace, CleanFace, Named):
+class LanceDataset(
+    ReadFace, CheckFace, WriteFace, UpdateFace, MergeFace, IndexFace, CleanFace, UpkeepFace, Named
+):
     """A table, seen at one version. Share it among threads, pickle it, use it in forked children.
 
     A handle shows the version it was opened at until `checkout_latest()`, a write through it, or its

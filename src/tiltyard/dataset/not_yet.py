@@ -27,8 +27,7 @@ _DATASET = {
         merge_existing_index_segments merge_index_metadata""",
     _COLUMNS: """add_columns alter_columns drop_columns merge replace_schema
         from_pydantic_model""",
-    _UPKEEP: """all_files optimize remap_row_addrs
-        tracked_files migrate_manifest_paths_v2 delta""",
+    _UPKEEP: "all_files tracked_files migrate_manifest_paths_v2 delta",
     _BRANCHES: "add_bases create_branch deep_clone shallow_clone",
     _BLOBS: "read_blob_ranges read_blobs take_blobs",
     _WAL: "initialize_mem_wal mem_wal_index_details mem_wal_writer",
@@ -54,7 +53,6 @@ _MODULE = {
     _INDICES: "Index IndexFile bitmap indices",
     _SEARCH: "FtsToken query tokenize sampler torch",
     _COLUMNS: "batch_udf udf",
-    _UPKEEP: "optimize",
     _BRANCHES: "DatasetBasePath",
     _BLOBS: """Blob BlobArray BlobColumn BlobDescriptor BlobDescriptorArrayBuilder BlobFile
     DedicatedBlobWriter

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 dataset = _dataset_module.dataset  # as in the official package, the function hides the module of this name
 
-_LAZY = frozenset(("debug", "file", "lance", "vector"))
+_LAZY = frozenset(("debug", "file", "lance", "optimize", "vector"))
 """Modules that are loaded when they are asked for."""
 
 __all__ = [

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tiltyard.format.protos import file_pb2 as tiltyard_dot_format_dot_protos_dot_file__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"tiltyard/format/protos/index.proto\x12\x0ftiltyard.format\x1a!tiltyard/format/protos/file.proto\"\x14\n\x04Uuid\x12\x0c\n\x04uuid\x18\x01 \x01(\x0c\"-\n\tIndexFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\"\xf4\x02\n\rIndexMetadata\x12#\n\x04uuid\x18\x01 \x01(\x0b\x32\x15.tiltyard.format.Uuid\x12\x0e\n\x06\x66ields\x18\x02 \x03(\x05\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x17\n\x0f\x64\x61taset_version\x18\x04 \x01(\x04\x12\x17\n\x0f\x66ragment_bitmap\x18\x05 \x01(\x0c\x12\x32\n\rindex_details\x18\x06 \x01(\x0b\x32\x1b.tiltyard.format.TypedBytes\x12\x1a\n\rindex_version\x18\x07 \x01(\x05H\x00\x88\x01\x01\x12\x17\n\ncreated_at\x18\x08 \x01(\x04H\x01\x88\x01\x01\x12\x14\n\x07\x62\x61se_id\x18\t \x01(\rH\x02\x88\x01\x01\x12)\n\x05\x66iles\x18\n \x03(\x0b\x32\x1a.tiltyard.format.IndexFile\x12\x17\n\x0f\x63overing_fields\x18\x0b \x03(\x05\x42\x10\n\x0e_index_versionB\r\n\x0b_created_atB\n\n\x08_base_id\"?\n\x0cIndexSection\x12/\n\x07indices\x18\x01 \x03(\x0b\x32\x1e.tiltyard.format.IndexMetadatab\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"tiltyard/format/protos/index.proto\x12\x0ftiltyard.format\x1a!tiltyard/format/protos/file.proto\"\x14\n\x04Uuid\x12\x0c\n\x04uuid\x18\x01 \x01(\x0c\"-\n\tIndexFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\"\xf4\x02\n\rIndexMetadata\x12#\n\x04uuid\x18\x01 \x01(\x0b\x32\x15.tiltyard.format.Uuid\x12\x0e\n\x06\x66ields\x18\x02 \x03(\x05\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x17\n\x0f\x64\x61taset_version\x18\x04 \x01(\x04\x12\x17\n\x0f\x66ragment_bitmap\x18\x05 \x01(\x0c\x12\x32\n\rindex_details\x18\x06 \x01(\x0b\x32\x1b.tiltyard.format.TypedBytes\x12\x1a\n\rindex_version\x18\x07 \x01(\x05H\x00\x88\x01\x01\x12\x17\n\ncreated_at\x18\x08 \x01(\x04H\x01\x88\x01\x01\x12\x14\n\x07\x62\x61se_id\x18\t \x01(\rH\x02\x88\x01\x01\x12)\n\x05\x66iles\x18\n \x03(\x0b\x32\x1a.tiltyard.format.IndexFile\x12\x17\n\x0f\x63overing_fields\x18\x0b \x03(\x05\x42\x10\n\x0e_index_versionB\r\n\x0b_created_atB\n\n\x08_base_id\"?\n\x0cIndexSection\x12/\n\x07indices\x18\x01 \x03(\x0b\x32\x1e.tiltyard.format.IndexMetadata\"M\n\x0e\x46ragmentDigest\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x15\n\rphysical_rows\x18\x02 \x01(\x04\x12\x18\n\x10num_deleted_rows\x18\x03 \x01(\x04\"\x97\x01\n\nReuseGroup\x12\x19\n\x11\x63hanged_row_addrs\x18\x01 \x01(\x0c\x12\x36\n\rold_fragments\x18\x02 \x03(\x0b\x32\x1f.tiltyard.format.FragmentDigest\x12\x36\n\rnew_fragments\x18\x03 \x03(\x0b\x32\x1f.tiltyard.format.FragmentDigest\"T\n\x0cReuseVersion\x12\x17\n\x0f\x64\x61taset_version\x18\x01 \x01(\x04\x12+\n\x06groups\x18\x03 \x03(\x0b\x32\x1b.tiltyard.format.ReuseGroup\"@\n\rReuseVersions\x12/\n\x08versions\x18\x01 \x03(\x0b\x32\x1d.tiltyard.format.ReuseVersion\"7\n\tReuseFile\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0c\n\x04size\x18\x03 \x01(\x04\"\x83\x01\n\x14\x46ragmentReuseDetails\x12\x30\n\x06inline\x18\x01 \x01(\x0b\x32\x1e.tiltyard.format.ReuseVersionsH\x00\x12.\n\x08\x65xternal\x18\x02 \x01(\x0b\x32\x1a.tiltyard.format.ReuseFileH\x00\x42\t\n\x07\x63ontentb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,4 +40,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INDEXMETADATA']._serialized_end=532
   _globals['_INDEXSECTION']._serialized_start=534
   _globals['_INDEXSECTION']._serialized_end=597
+  _globals['_FRAGMENTDIGEST']._serialized_start=599
+  _globals['_FRAGMENTDIGEST']._serialized_end=676
+  _globals['_REUSEGROUP']._serialized_start=679
+  _globals['_REUSEGROUP']._serialized_end=830
+  _globals['_REUSEVERSION']._serialized_start=832
+  _globals['_REUSEVERSION']._serialized_end=916
+  _globals['_REUSEVERSIONS']._serialized_start=918
+  _globals['_REUSEVERSIONS']._serialized_end=982
+  _globals['_REUSEFILE']._serialized_start=984
+  _globals['_REUSEFILE']._serialized_end=1039
+  _globals['_FRAGMENTREUSEDETAILS']._serialized_start=1042
+  _globals['_FRAGMENTREUSEDETAILS']._serialized_end=1173
 # @@protoc_insertion_point(module_scope)

@@ -52,3 +52,55 @@ class IndexSection(_message.Message):
     INDICES_FIELD_NUMBER: _ClassVar[int]
     indices: _containers.RepeatedCompositeFieldContainer[IndexMetadata]
     def __init__(self, indices: _Optional[_Iterable[_Union[IndexMetadata, _Mapping]]] = ...) -> None: ...
+
+class FragmentDigest(_message.Message):
+    __slots__ = ("id", "physical_rows", "num_deleted_rows")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PHYSICAL_ROWS_FIELD_NUMBER: _ClassVar[int]
+    NUM_DELETED_ROWS_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    physical_rows: int
+    num_deleted_rows: int
+    def __init__(self, id: _Optional[int] = ..., physical_rows: _Optional[int] = ..., num_deleted_rows: _Optional[int] = ...) -> None: ...
+
+class ReuseGroup(_message.Message):
+    __slots__ = ("changed_row_addrs", "old_fragments", "new_fragments")
+    CHANGED_ROW_ADDRS_FIELD_NUMBER: _ClassVar[int]
+    OLD_FRAGMENTS_FIELD_NUMBER: _ClassVar[int]
+    NEW_FRAGMENTS_FIELD_NUMBER: _ClassVar[int]
+    changed_row_addrs: bytes
+    old_fragments: _containers.RepeatedCompositeFieldContainer[FragmentDigest]
+    new_fragments: _containers.RepeatedCompositeFieldContainer[FragmentDigest]
+    def __init__(self, changed_row_addrs: _Optional[bytes] = ..., old_fragments: _Optional[_Iterable[_Union[FragmentDigest, _Mapping]]] = ..., new_fragments: _Optional[_Iterable[_Union[FragmentDigest, _Mapping]]] = ...) -> None: ...
+
+class ReuseVersion(_message.Message):
+    __slots__ = ("dataset_version", "groups")
+    DATASET_VERSION_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    dataset_version: int
+    groups: _containers.RepeatedCompositeFieldContainer[ReuseGroup]
+    def __init__(self, dataset_version: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[ReuseGroup, _Mapping]]] = ...) -> None: ...
+
+class ReuseVersions(_message.Message):
+    __slots__ = ("versions",)
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    versions: _containers.RepeatedCompositeFieldContainer[ReuseVersion]
+    def __init__(self, versions: _Optional[_Iterable[_Union[ReuseVersion, _Mapping]]] = ...) -> None: ...
+
+class ReuseFile(_message.Message):
+    __slots__ = ("path", "offset", "size")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    offset: int
+    size: int
+    def __init__(self, path: _Optional[str] = ..., offset: _Optional[int] = ..., size: _Optional[int] = ...) -> None: ...
+
+class FragmentReuseDetails(_message.Message):
+    __slots__ = ("inline", "external")
+    INLINE_FIELD_NUMBER: _ClassVar[int]
+    EXTERNAL_FIELD_NUMBER: _ClassVar[int]
+    inline: ReuseVersions
+    external: ReuseFile
+    def __init__(self, inline: _Optional[_Union[ReuseVersions, _Mapping]] = ..., external: _Optional[_Union[ReuseFile, _Mapping]] = ...) -> None: ...

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tiltyard.errors import InvalidInput
+from tiltyard.errors import InvalidInput, RetryableConflict
 from tiltyard.format.flags import uses_stable_row_ids
 from tiltyard.format.index_metadata import FRAGMENT_REUSE, IndexMetadata
 from tiltyard.format.manifest import Manifest
@@ -106,9 +106,19 @@ def after_rewrite(
                 entry
             )  # still right: it covers fragments that are gone, and the new ones are scanned
     if inputs.reuse_entry is not None:
+        if inputs.read is not None and reuse_uuid(inputs.read) != reuse_uuid(manifest):
+            raise RetryableConflict(
+                "the rewrite leaves notes of where rows went, and another compaction left some meanwhile; "
+                "plan it again on the latest version"
+            )
         indices = [entry for entry in indices if entry.name != FRAGMENT_REUSE]
         indices.append(inputs.reuse_entry)
     return replace(manifest, indices=tuple(indices))
+
+
+def reuse_uuid(manifest: Manifest) -> str | None:
+    """The fragment-reuse entry of a version; None when it has none."""
+    return next((entry.uuid for entry in manifest.indices if entry.name == FRAGMENT_REUSE), None)
 
 
 def _swapped(entry: IndexMetadata, groups: Sequence[tuple[frozenset[int], frozenset[int]]]) -> IndexMetadata:
