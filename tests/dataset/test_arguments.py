@@ -22,7 +22,10 @@ from tiltyard.errors import (
     VersionNotFound,
     WrongType,
 )
+from tiltyard.lance._dataset.sharded_batch_iterator import ShardedBatchIterator
 from tiltyard.lance.dataset import ColumnOrdering
+from tiltyard.lance.debug import format_fragment
+from tiltyard.lance.file import LanceFileWriter
 from tiltyard.lance.fragment import (
     DataFile,
     DeletionFile,
@@ -32,6 +35,7 @@ from tiltyard.lance.fragment import (
     write_fragments,
 )
 from tiltyard.lance.schema import LanceSchema
+from tiltyard.lance.vector import vec_to_table
 from tiltyard.session import Limits
 
 DATA = pa.table({"a": pa.array(range(20)), "s": [f"x{i}" for i in range(20)]})
@@ -144,6 +148,32 @@ def _reading() -> Iterator[Case]:
     yield "RowIdMeta.from_json", lambda path, junk: RowIdMeta.from_json(junk), ""
     yield "RowIdMeta", lambda path, junk: RowIdMeta(junk), "bytes"
     yield "Session", lambda path, junk: tiltyard.Session(junk), ""
+    yield "Session(sizes)", lambda path, junk: tiltyard.Session(index_cache_size_bytes=junk), "int, huge"
+    for name in ("index_cache_size_bytes", "metadata_cache_size_bytes"):
+        yield f"dataset({name})", opened(name), "int"
+    yield "validate", lambda path, junk: lance.dataset(path).validate(checksums=junk), "true"
+    yield "verify", lambda path, junk: lance.dataset(path).verify(checksums=junk), "true"
+    yield "fragment.validate", lambda path, junk: _fragment(path).validate(checksums=junk), "true"
+    yield "fragment.open_session", lambda path, junk: _fragment(path).open_session(junk), "nothing, set"
+    yield (
+        "FragmentSession.take",
+        lambda path, junk: _fragment(path).open_session().take(junk),
+        ("pair, nothing, array"),
+    )
+    yield (
+        "create_from_file",
+        lambda path, junk: LanceFragment.create_from_file(junk, lance.dataset(path), 0),
+        ("text, empty"),
+    )
+    yield "create_from_file(dataset)", lambda path, junk: LanceFragment.create_from_file("x", junk, 0), ""
+    yield "ShardedBatchIterator", lambda path, junk: list(ShardedBatchIterator(junk, 0, 1)), "text"
+    yield "ShardedBatchIterator(rank)", lambda path, junk: ShardedBatchIterator(path, junk, 2), ""
+    yield "ShardedBatchIterator(world_size)", lambda path, junk: ShardedBatchIterator(path, 0, junk), "int"
+    yield "vec_to_table", lambda path, junk: vec_to_table(junk), "nested, array"
+    yield "vec_to_table(names)", lambda path, junk: vec_to_table([[1]], junk), "text, empty, set"
+    yield "schema_to_json", lambda path, junk: lance.schema_to_json(junk), ""
+    yield "json_to_schema", lambda path, junk: lance.json_to_schema(junk), ""
+    yield "format_fragment", lambda path, junk: format_fragment(junk, lance.dataset(path)), ""
     yield "Limits", lambda path, junk: Limits(cache_bytes=junk), "int, huge"
     yield "open_table", lambda path, junk: tiltyard.open_table(junk), "text"
     yield (
@@ -152,7 +182,7 @@ def _reading() -> Iterator[Case]:
         ("int, float, huge"),
     )
     yield "connect", lambda path, junk: tiltyard.connect(junk), "text"
-    yield "connect.open_table", lambda path, junk: tiltyard.connect(path).open_table(junk), "text"
+    yield "connect.open_table", lambda path, junk: tiltyard.connect(path + "/..").open_table(junk), "text"
     yield "Table.at(version)", lambda path, junk: tiltyard.open_table(path).at(junk), "int"
     yield "Table.at(tag)", lambda path, junk: tiltyard.open_table(path).at(tag=junk), "text, empty"
     yield "Table.at(asof)", lambda path, junk: tiltyard.open_table(path).at(asof=junk), ""
@@ -215,6 +245,11 @@ def _writing() -> Iterator[Case]:
     yield "write_dataset(data_storage_version)", written("data_storage_version"), "text, empty"
     for name in ("schema", "session", "storage_options", "mode"):
         yield f"write_fragments({name})", fragments(name), ""
+    yield "LanceFileWriter", lambda path, junk: LanceFileWriter(junk), "text"
+    for name in ("schema", "version", "max_page_bytes", "storage_options"):
+        taken = "int" if name == "max_page_bytes" else ""
+        yield f"LanceFileWriter({name})", _file_writer(name), taken
+    yield "LanceFileWriter.write_batch", _file_batch, ""
     yield "write_fragments", lambda path, junk: write_fragments(junk, path), "nothing"
     yield "write_fragments(uri)", lambda path, junk: write_fragments(DATA, junk), "text"
     yield "write_fragments(return_transaction)", fragments("return_transaction"), "true"
@@ -264,6 +299,15 @@ def _writing() -> Iterator[Case]:
         "true",
     )
     yield "commit_batch", lambda path, junk: lance.LanceDataset.commit_batch(path, junk), ""
+
+
+def _file_writer(name: str) -> Callable[[str, Any], Any]:
+    return lambda path, junk: LanceFileWriter(f"{path}/data/new.lance", **{name: junk})
+
+
+def _file_batch(path: str, junk: Any) -> None:
+    with LanceFileWriter(f"{path}/data/new.lance") as writer:
+        writer.write_batch(junk)
 
 
 def _hashable(junk: Any) -> Any:

@@ -25,6 +25,11 @@ def table_not_found(root: Store) -> TableNotFound:
     return TableNotFound(f"no Lance table at {root.uri}: {found}")
 
 
+def is_table(root: Store) -> bool:
+    """Whether a table lies at the very root of a store."""
+    return bool(root.list_names(VERSIONS_DIR))
+
+
 def tables_in(root: Store) -> list[str]:
     """Names of the directories below a root that are tables, with their suffix, sorted."""
     found = [name for name in root.list_names("") if name.endswith(SUFFIX) and name != SUFFIX]

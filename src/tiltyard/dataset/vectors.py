@@ -55,7 +55,7 @@ def _column(vectors: list[Any], wanted: int | None) -> Any:
 def _names(names: Any, count: int) -> list[str]:
     if names is None:
         return ["vector"] if count == 1 else ["id", "vector"]
-    given = [names] if isinstance(names, str) else arguments.texts("names", names)
+    given = arguments.texts("names", [names] if isinstance(names, str) else names)
     if len(given) != count:
         raise InvalidInput(f"names must name {count} columns, found {len(given)}")
     return given

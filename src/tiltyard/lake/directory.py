@@ -7,13 +7,15 @@ from typing import Any
 
 from tiltyard.dataset import arguments
 from tiltyard.dataset.handle import open_root
-from tiltyard.dataset.places import SUFFIX, tables_in
-from tiltyard.errors import InvalidInput, TableNotFound, nearest
+from tiltyard.dataset.places import SUFFIX, is_table, tables_in
+from tiltyard.errors import InvalidInput, InvalidUri, TableNotFound, nearest
 from tiltyard.lake.table import Table, create_table, open_table
 
 
 class Directory:
-    """Tables of one directory, by name: `flights` is in `flights.lance`. Iterating gives the names."""
+    """Tables of one directory, by name: `flights` is in `flights.lance`. `lake["flights"]` opens it, iterating
+    gives the names.
+    """
 
     def __init__(self, uri: Any, storage_options: Mapping[str, Any] | None = None) -> None:
         self._store = open_root(uri, storage_options)
@@ -48,6 +50,9 @@ class Directory:
                 f"there is no table {name!r} in {self.uri}; {nearest(name, known)}"
             ) from error
 
+    def __getitem__(self, name: str) -> Table:
+        return self.open_table(name)
+
     def create_table(self, name: str, data: Any, *, exist_ok: bool = False, **options: Any) -> Table:
         """Make a table of data or of a schema; options as for `tiltyard.create_table`. Raises
         `TableAlreadyExists` unless `exist_ok`.
@@ -73,5 +78,14 @@ class Directory:
 
 
 def connect(uri: Any, *, storage_options: Mapping[str, Any] | None = None) -> Directory:
-    """The directory of tables at a path or URI; nothing is made or read yet."""
-    return Directory(uri, storage_options)
+    """The directory of tables at a path or URI; nothing is made, and no table is opened yet.
+
+    `lake["flights"]` opens one. Raises `InvalidUri` where a table lies at the very place.
+    """
+    lake = Directory(uri, storage_options)
+    if is_table(lake._store):
+        raise InvalidUri(
+            f"{lake.uri} is itself a table, no directory of tables: open it with open_table({lake.uri!r}), or "
+            "connect to the directory that it lies in"
+        )
+    return lake

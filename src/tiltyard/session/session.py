@@ -27,8 +27,11 @@ class Session:
         sizes = [size for size in (index_cache_size_bytes, metadata_cache_size_bytes) if size is not None]
         if sizes:
             if limits is not None:
-                raise InvalidInput("give limits or cache sizes, not both: Limits(cache_bytes=...) says the size")
-            limits = Limits(cache_bytes=sum(sizes), map_bytes=min(sum(sizes), Limits().map_bytes))
+                raise InvalidInput(
+                    "give limits or cache sizes, not both: Limits(cache_bytes=...) says the size"
+                )
+            total = sum(Limits(cache_bytes=size).cache_bytes for size in sizes)  # which refuses what is none
+            limits = Limits(cache_bytes=total, map_bytes=min(total, Limits().map_bytes))
         self.limits = Limits() if limits is None else limits
         self.cache = ByteCache(self.limits.cache_bytes)
         self.maps = ByteCache(self.limits.map_bytes, self.limits.map_files)
