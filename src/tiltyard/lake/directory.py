@@ -13,8 +13,8 @@ from tiltyard.lake.table import Table, create_table, open_table
 
 
 class Directory:
-    """Tables of one directory, by name: `flights` is in `flights.lance`. `lake["flights"]` opens it, iterating
-    gives the names.
+    """Tables of one directory, by name: `flights` is in `flights.lance`. `lake["flights"]` opens it,
+    iterating gives the names.
     """
 
     def __init__(self, uri: Any, storage_options: Mapping[str, Any] | None = None) -> None:
@@ -85,7 +85,7 @@ def connect(uri: Any, *, storage_options: Mapping[str, Any] | None = None) -> Di
     lake = Directory(uri, storage_options)
     if is_table(lake._store):
         raise InvalidUri(
-            f"{lake.uri} is itself a table, no directory of tables: open it with open_table({lake.uri!r}), or "
-            "connect to the directory that it lies in"
+            f"{lake.uri} is itself a table, no directory of tables: open it with open_table({lake.uri!r}), "
+            "or connect to the directory that it lies in"
         )
     return lake
