@@ -117,6 +117,9 @@ def arithmetic(op: str, left: pa.DataType, right: pa.DataType) -> Run:
             return _fmod(a, b, rows)
         if is_decimal:
             raise pa.ArrowNotImplementedError("% of decimals: cast the operands to bigint or double")
+        divisor = b.as_py() if isinstance(b, pa.Scalar) else None
+        if divisor and isinstance(a, pa.Array) and not a.null_count:
+            return pa.array(np.fmod(a.to_numpy(), divisor), common)
         return pc.subtract(a, pc.multiply(pc.divide_checked(a, b), b))
 
     return run
@@ -340,7 +343,15 @@ SIGNATURES: dict[str, Signature] = {
     "date_trunc": Signature((_TEXT, _INSTANT), 2, 2, _date_trunc, frozenset({0})),
 }
 
-LIST_FUNCTIONS = {"array_has", "array_has_any", "array_has_all", "array_length", "array_element", "get_field"}
+LIST_FUNCTIONS = {
+    "array_has",
+    "array_has_any",
+    "array_has_all",
+    "array_length",
+    "array_element",
+    "get_field",
+    "make_array",
+}
 """Functions over a list column; the builder makes them, for the elements decide what the constants mean."""
 
 SPECIAL_FUNCTIONS = {"coalesce", "nullif", "greatest", "least"}

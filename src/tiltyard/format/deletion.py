@@ -18,6 +18,9 @@ from tiltyard.format.roaring import decode_roaring, encode_roaring
 MAX_ARROW_ROWS = 5000
 """Deleted rows up to which the Arrow form is written."""
 
+MIN_COMPRESSED_ROWS = 64
+"""Deleted rows from which compression takes less room than it adds."""
+
 Kind = Literal["arrow", "bin"]
 
 _SCHEMA = pa.schema([pa.field("row_id", pa.uint32(), nullable=False)])
@@ -35,7 +38,8 @@ def encode_deletions(offsets: npt.NDArray[np.uint32], kind: Kind | None = None) 
     if kind == "bin":
         return kind, encode_roaring(values)
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    compression = "zstd" if len(values) >= MIN_COMPRESSED_ROWS else None
+    options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
     with pa.ipc.new_file(sink, _SCHEMA, options=options) as writer:
         writer.write_batch(pa.record_batch([pa.array(values)], schema=_SCHEMA))
     data: bytes = sink.getvalue().to_pybytes()

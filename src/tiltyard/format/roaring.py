@@ -20,9 +20,13 @@ _COOKIE_RUNS = 0x303B
 
 def encode_roaring(values: npt.ArrayLike) -> bytes:
     """The portable bytes of a set of numbers below 2^32 (any order), runs compressed."""
+    from array import array
+
     from pyroaring import BitMap
 
-    bitmap = BitMap(np.ascontiguousarray(values, np.uint32))
+    numbers = array("I")  # what the library takes without making an object of every number
+    numbers.frombytes(np.ascontiguousarray(values, np.uint32).tobytes())
+    bitmap = BitMap(numbers)
     bitmap.run_optimize()
     data: bytes = bitmap.serialize()
     return data

@@ -160,7 +160,8 @@ class UnitReader:
             if unit.rows < 2:
                 raise
             return np.concatenate([self.offsets(half) for half in halves(unit)])
-        return _offsets(rows)[keep]
+        passed = np.flatnonzero(keep)
+        return passed + rows.start if isinstance(rows, slice) else rows[passed]
 
     def read_field(self, unit: Unit, field: int) -> Any:
         """One of the projection's fields for all rows of the unit, for callers that spread columns over
