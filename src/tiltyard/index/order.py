@@ -234,7 +234,7 @@ class _Decimals(Order):
         )
         if not self._wide:
             return raw.view(self.dtype)
-        turned = np.ascontiguousarray(raw.reshape(-1, self._width)[:, ::-1])
+        turned = raw.reshape(-1, self._width)[:, ::-1].copy()
         turned[:, 0] ^= 0x80
         return turned.reshape(-1).view(self.dtype)
 

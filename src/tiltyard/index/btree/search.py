@@ -88,12 +88,13 @@ class BTree:
         self._size = sizes.get(PAGES_FILE)
         path = f"{directory}/{LOOKUP_FILE}"
         lookup = open_file(store, path, size=sizes.get(LOOKUP_FILE), session=session)
+        pages = open_file(store, self._path, size=self._size, session=session)
         try:
-            self._open(lookup)
+            self._open(lookup, pages)
         except CorruptFile as error:
             raise CorruptFile(str(error), path) from error
 
-    def _open(self, lookup: FileReader) -> None:
+    def _open(self, lookup: FileReader, pages: FileReader) -> None:
         metadata = lookup.schema.metadata
         if metadata.get(RANGE_PARTITIONED_KEY, b"false").lower() == b"true":
             raise UnsupportedFeature(
@@ -103,7 +104,6 @@ class BTree:
         self.page_rows = _page_rows(metadata.get(BATCH_SIZE_KEY))
         if tuple(lookup.schema.names) != LOOKUP_COLUMNS:
             raise CorruptFile(f"the page lookup has columns {lookup.schema.names}, not {LOOKUP_COLUMNS}")
-        pages = open_file(self._store, self._path, size=self._size, session=self._session)
         if tuple(pages.schema.names) != PAGE_COLUMNS:
             raise CorruptFile(f"{self._path} has columns {pages.schema.names}, not {PAGE_COLUMNS}")
         self.rows = pages.num_rows
@@ -251,6 +251,8 @@ class BTree:
 
     def places(self, keys: npt.NDArray[Any], side: Any) -> Places:
         """The rows of the stored order that ascending keys stand before (`left`) or after (`right`)."""
+        if not len(keys):
+            return np.empty(0, np.int64)
         pages = self._first + np.searchsorted(np.asarray(self._greatest), keys, side)
         places = np.full(len(keys), self.rows, np.int64)
         touched, starts = np.unique(pages, return_index=True)

@@ -167,7 +167,7 @@ class _Source:
             return None
         taken = self.values.slice(0, count), self.ids[:count]
         self.values, self.ids = self.values.slice(count), self.ids[count:]
-        self._keys = self._order.keys(self.values)
+        self._keys = self._order.keys(self.values) if self._order.is_text else self._keys[count:]
         return taken
 
     def rest(self) -> Iterator[Entries]:

@@ -183,7 +183,7 @@ def _shown(value: pa.Scalar) -> str:
     if pa.types.is_temporal(kind):
         return str(value.value)
     found = value.as_py()
-    return found.hex() if isinstance(found, bytes) else str(found)
+    return found.hex().upper() if isinstance(found, bytes) else str(found)
 
 
 def _number(value: pa.Scalar) -> str:
