@@ -38,6 +38,7 @@ def probe(victim: Victim, right: pa.Table, place: Path, seed: int) -> str:
     shutil.copytree(victim.table, place, copy_function=os.link)
     (place / victim.target).unlink()
     (place / victim.target).write_bytes(broken)
+    os.utime(place / victim.target, (1e9, 1e9))  # a young manifest that is cut short is waited for
     outcome = read(victim, right, place)
     if victim.kind == "data":
         whole_file(place, victim.target)
