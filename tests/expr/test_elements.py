@@ -62,6 +62,18 @@ def test_the_text_of_an_element_parses_to_the_same_tree() -> None:
     assert parse_predicate(bound.sql, TABLE.schema) == bound
 
 
+@pytest.mark.parametrize("text", ["[1, 2.5]", "ARRAY[1, 2.5]", "make_array(1, 2.5)"])
+def test_a_list_of_constants_is_the_same_in_every_row(text: str) -> None:
+    bound = parse_expression(text, TABLE.schema)
+    found = evaluate(bound, BATCH)
+    assert (found.type, found.to_pylist()) == (pa.list_(pa.float64()), [[1.0, 2.5]] * 5)
+    assert parse_expression(bound.sql, TABLE.schema) == bound
+
+
+def test_a_time_in_double_quotes_is_a_literal_unless_a_column_has_the_name_of_the_type() -> None:
+    assert _rows('t < TIMESTAMP "1970-01-01 00:00:00.000002"') == [0, 1]
+
+
 @pytest.mark.parametrize(
     "text",
     ["of[1]['z'] = 1", "l[1][1] = 1", "t[1] = 1", "l['x'] = 1", "get_field(l[1], 'x') = 1", "of[1][x] = 1"],

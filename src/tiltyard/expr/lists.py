@@ -120,12 +120,29 @@ def struct_field(struct: Node, name: Node) -> Node:
     return Function("get_field", (struct, name), arrow, run, height=1 + struct.height)
 
 
+def _array(items: Sequence[Node]) -> Node:
+    """A list of constants, the same in every row."""
+    if not items or not all(isinstance(item, Literal) for item in items):
+        raise Mismatch("a list in brackets holds constants, at least one")
+    from tiltyard.expr.build import agreed
+
+    element, items = agreed(items)
+    arrow = pa.list_(element)
+
+    def run(args: Sequence[Any], rows: int) -> pa.Array:
+        return pa.repeat(pa.scalar([arg.as_py() for arg in args], arrow), rows)
+
+    return Function("make_array", tuple(items), arrow, run, height=1 + max(item.height for item in items))
+
+
 def list_function(name: str, args: Sequence[Node]) -> Node:
     """A bound list function; the constants follow the list as further arguments."""
     if name == "get_field":
         if len(args) != 2:
             raise Mismatch("get_field takes 2 arguments")
         return struct_field(*args)
+    if name == "make_array":
+        return _array(args)
     wanted = 1 if name == "array_length" else None
     if (
         not args

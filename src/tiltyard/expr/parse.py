@@ -21,7 +21,7 @@ from tiltyard.expr import build
 from tiltyard.expr.coerce import Mismatch, date_literal, instant_literal, time_literal
 from tiltyard.expr.functions import AGGREGATES, ALIASES, LIST_FUNCTIONS, SIGNATURES, SPECIAL_FUNCTIONS
 from tiltyard.expr.names import find_column
-from tiltyard.expr.tokens import GRAMMAR_WORDS, RESERVED_WORDS, Scanner, refuse
+from tiltyard.expr.tokens import GRAMMAR_WORDS, REFUSED_WORDS, RESERVED_WORDS, Scanner, refuse
 from tiltyard.expr.type_names import read_type
 from tiltyard.expr.types import BOOL, NULL, Expr, Literal, Node, expr_of
 
@@ -44,30 +44,6 @@ T = TypeVar("T")
 
 _Steps = Generator[Any, Any, Any]
 
-_REFUSED_WORDS = {
-    "SELECT": "a subquery",
-    "WITH": "a subquery",
-    "EXISTS": "EXISTS with a subquery",
-    "ALL": "ALL",
-    "ANY": "ANY",
-    "SOME": "SOME",
-    "COLLATE": "COLLATE",
-    "OVER": "a window function",
-    "FILTER": "an aggregate",
-    "WITHIN": "an aggregate",
-    "SIMILAR": "SIMILAR TO",
-    "RLIKE": "RLIKE",
-    "REGEXP": "REGEXP",
-    "GLOB": "GLOB",
-    "AT": "AT TIME ZONE",
-    "INTERVAL": "an interval",
-    "DISTINCT": "DISTINCT",
-    "ORDER": "ORDER BY",
-    "GROUP": "GROUP BY",
-    "LIMIT": "LIMIT",
-    "UNION": "UNION",
-    "AS": "an alias",
-}
 _COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _OR, _AND, _NOT, _IS, _COMPARE, _CONCAT, _SUM, _PRODUCT, _UNARY, _CAST = range(1, 11)
 _LEVEL_OF_SIGN = {
@@ -80,6 +56,7 @@ _LEVEL_OF_SIGN = {
     "%": _PRODUCT,
     "::": _CAST,
 }
+_TEXT_TYPES = {"DATE": date_literal, "TIMESTAMP": instant_literal, "TIME": time_literal}
 _LEVEL_OF_WORD = {
     "OR": _OR,
     "AND": _AND,
@@ -135,8 +112,8 @@ class _Parser:
         if scan.kind == "word" and any(name.upper() == scan.value for name in self.schema.names):
             hint = "the column of this name is written in double quotes"
             return refuse(f"{scan.raw!r} stands where {wanted} is expected; {hint}", self.text, scan.at)
-        if scan.kind == "word" and scan.value in _REFUSED_WORDS:
-            return refuse(f"{_REFUSED_WORDS[scan.value]} is not supported", self.text, scan.at)
+        if scan.kind == "word" and scan.value in REFUSED_WORDS:
+            return refuse(f"{REFUSED_WORDS[scan.value]} is not supported", self.text, scan.at)
         if scan.value == "<=>":
             return refuse("<=> is not supported: write IS NOT DISTINCT FROM", self.text, scan.at)
         return refuse(f"{scan.raw!r} stands where {wanted} is expected", self.text, scan.at)
@@ -334,7 +311,16 @@ class _Parser:
             node = yield self.expression(_UNARY)
             # a plus sign only asserts that there is a number
             return self.made(at, build.negate, node) if sign == "-" else self.made(at, build.plus, node)
+        if sign == "[":
+            return (yield self.array())
         raise self.unexpected("a value")
+
+    def array(self) -> _Steps:
+        """`[1, 2]`: a list of constants."""
+        at = self.scan.at
+        self.scan.advance()
+        items = yield self.listed("]")
+        return self.made(at, build.call, "make_array", items)
 
     def word_operand(self) -> _Steps:
         scan = self.scan
@@ -350,13 +336,18 @@ class _Parser:
             return (yield self.case())
         if word in ("CAST", "TRY_CAST"):
             return (yield self.cast())
-        if word in ("DATE", "TIMESTAMP", "TIME", "INTERVAL") and scan.follows_text():
+        if word in (*_TEXT_TYPES, "INTERVAL") and scan.follows_text():
             return self.typed_literal()
         if scan.follows_parameters_and_text():
             return self.literal_of_type()
         if scan.follows_text() and word not in RESERVED_WORDS:
             raise refuse(f"{scan.raw} before a text literal is not supported", self.text, at)
-        if word == TODAY and not any(name.upper() == word for name in self.schema.names):
+        if word == "ARRAY" and scan.follows_bracket():
+            scan.advance()
+            return (yield self.array())
+        if word in _TEXT_TYPES and scan.follows_quoted() and not self.has_column(word):
+            return self.typed_literal()
+        if word == TODAY and not self.has_column(word):
             return self.current_date()
         if scan.follows_call() and word not in RESERVED_WORDS:
             return (yield self.call())
@@ -367,18 +358,18 @@ class _Parser:
     def names_column(self) -> bool:
         """Whether a reserved word can only be the name of a column here."""
         scan = self.scan
-        return (
-            scan.value not in GRAMMAR_WORDS
-            and not scan.follows_call()
-            and any(name.upper() == scan.value for name in self.schema.names)
-        )
+        return scan.value not in GRAMMAR_WORDS and not scan.follows_call() and self.has_column(scan.value)
+
+    def has_column(self, word: str) -> bool:
+        """Whether a column is named like a word in capitals."""
+        return any(name.upper() == word for name in self.schema.names)
 
     def typed_literal(self) -> Node:
         word, at = self.scan.value, self.scan.at
         if word == "INTERVAL":
             raise self.unexpected("a value")
         self.scan.advance()
-        make = {"DATE": date_literal, "TIMESTAMP": instant_literal, "TIME": time_literal}[word]
+        make = _TEXT_TYPES[word]
         node = self.made(at, make, self.scan.value)
         self.scan.advance()
         return node
@@ -513,7 +504,7 @@ class _Parser:
         """The arguments of a call; a list of constants in brackets counts as that many arguments."""
         args: list[Node] = []
         while self.sign() != ")" or args:
-            if self.word() == "ARRAY" and self.scan.text[self.scan.at + 5 :].lstrip().startswith("["):
+            if self.word() == "ARRAY" and self.scan.follows_bracket():
                 self.scan.advance()
             if self.sign() == "[":
                 self.scan.advance()

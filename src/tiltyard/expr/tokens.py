@@ -46,6 +46,32 @@ GRAMMAR_WORDS = frozenset(
 where a
 value is expected and a column has that name."""
 
+REFUSED_WORDS = {
+    "SELECT": "a subquery",
+    "WITH": "a subquery",
+    "EXISTS": "EXISTS with a subquery",
+    "ALL": "ALL",
+    "ANY": "ANY",
+    "SOME": "SOME",
+    "COLLATE": "COLLATE",
+    "OVER": "a window function",
+    "FILTER": "an aggregate",
+    "WITHIN": "an aggregate",
+    "SIMILAR": "SIMILAR TO",
+    "RLIKE": "RLIKE",
+    "REGEXP": "REGEXP",
+    "GLOB": "GLOB",
+    "AT": "AT TIME ZONE",
+    "INTERVAL": "an interval",
+    "DISTINCT": "DISTINCT",
+    "ORDER": "ORDER BY",
+    "GROUP": "GROUP BY",
+    "LIMIT": "LIMIT",
+    "UNION": "UNION",
+    "AS": "an alias",
+}
+"""Words of SQL that have no place here, and what they would begin."""
+
 _BLANK = r"(?:\s*)"
 _INTEGERS = re.compile(rf"{_BLANK}-?\d{{1,18}}{_BLANK}(?:,{_BLANK}-?\d{{1,18}}{_BLANK})*\)")
 _TEXTS = re.compile(rf"{_BLANK}'[^']*(?:''[^']*)*'{_BLANK}(?:,{_BLANK}'[^']*(?:''[^']*)*'{_BLANK})*\)")
@@ -128,6 +154,16 @@ class Scanner:
     def follows_parameters_and_text(self) -> bool:
         """Whether numbers in parentheses and then a text literal come right after the current token."""
         return _PARAMETERS_AND_TEXT.match(self.text, self._next) is not None
+
+    def follows_bracket(self) -> bool:
+        """Whether an opening bracket comes right after the current token."""
+        match = _TOKEN.match(self.text, self._next)
+        return match is not None and match.group("sign") == "["
+
+    def follows_quoted(self) -> bool:
+        """Whether a word in double quotes comes right after the current token."""
+        match = _TOKEN.match(self.text, self._next)
+        return match is not None and match.lastgroup == "quoted" and match["quoted"].startswith('"')
 
     def follows_call(self) -> bool:
         """Whether an opening parenthesis comes right after the current token."""
