@@ -35,6 +35,13 @@ COMMANDS = (
     Command("head", "tiltyard.cli.head", "the first rows, all or those that a predicate keeps"),
     Command("versions", "tiltyard.cli.versions", "the versions of a table, what made them, and their rows"),
     Command("verify", "tiltyard.cli.verify", "whether all files of a table are there and are what it says"),
+    Command("tag", "tiltyard.cli.tag", "names for versions: list, create, move, delete"),
+    Command(
+        "cleanup", "tiltyard.cli.cleanup", "remove old versions, or tell what would go and why the rest stays"
+    ),
+    Command(
+        "dedupe", "tiltyard.cli.dedupe", "delete all rows but one of each key, or say how many there are"
+    ),
     Command("demo", "tiltyard.cli.demo", "336,776 real flights: four writers at once, time travel, a filter"),
     Command("demo-writer", "tiltyard.cli.demo_writer"),
 )

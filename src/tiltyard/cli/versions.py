@@ -1,15 +1,25 @@
-"""`tiltyard versions URI`: the versions of a table, newest last."""
+"""`tiltyard versions URI`: the versions of a table, newest last; one that is damaged is listed and marked."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from tiltyard.cli.arguments import whole_number
-from tiltyard.errors import UnsupportedFeature, VersionNotFound
+from tiltyard.errors import CorruptFile, ObjectNotFound, UnsupportedFeature
+
+if TYPE_CHECKING:
+    from tiltyard.session import Session
+    from tiltyard.store import Store
+    from tiltyard.table.snapshot import Snapshot
+    from tiltyard.table.versions import VersionLocation
 
 DEFAULT_SHOWN = 20  # versions
+NS_PER_SECOND = 1e9
+DAMAGED = "(damaged)"
+UNSUPPORTED = "(unsupported)"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,37 +38,70 @@ def run(arguments: argparse.Namespace) -> int:
 
     import tiltyard.lance as lance
     from tiltyard.cli.text_table import count, lines, terminal_width
+    from tiltyard.dataset.handle import open_root, session_of
+    from tiltyard.table.versions import list_versions
 
-    dataset = lance.dataset(arguments.uri)
-    numbers = [each["version"] for each in dataset.version_refs()]
-    chosen = numbers[-arguments.newest :] if arguments.newest else numbers
-    if len(chosen) < len(numbers):
-        older = count(len(numbers) - len(chosen), "older version")
+    store, session = open_root(arguments.uri, None), session_of(None)
+    locations = list_versions(store)
+    if not locations:
+        lance.dataset(arguments.uri)  # says what is there instead
+    chosen = locations[-arguments.newest :] if arguments.newest else locations
+    if len(chosen) < len(locations):
+        older = count(len(locations) - len(chosen), "older version")
         print(f"({older}: --newest 0 shows all)", file=sys.stderr)
-    found = [row for row in (_row(dataset, number) for number in chosen) if row is not None]
+    found = [row for row in (_row(store, session, each) for each in chosen) if row is not None]
     print("\n".join(lines(pa.Table.from_pylist(found), terminal_width())))
     return 0
 
 
-def _row(dataset: Any, number: int) -> dict[str, Any] | None:
+def _row(store: Store, session: Session, location: VersionLocation) -> dict[str, Any] | None:
     """What is shown of a version; None when it was removed meanwhile."""
-    from tiltyard.dataset.transaction import COMMIT_MESSAGE_KEY
+    from tiltyard.table.snapshot import read_snapshot
 
     try:
-        version = dataset.checkout_version(number).get_version()
-        transaction = dataset.read_transaction(number)
-    except VersionNotFound:
+        return _described(read_snapshot(store, session, location))
+    except ObjectNotFound:
         return None
+    except CorruptFile as error:
+        return _marked(store, location, DAMAGED, error)
+    except UnsupportedFeature as error:
+        return _marked(store, location, UNSUPPORTED, error)
+
+
+def _described(snapshot: Snapshot) -> dict[str, Any]:
+    try:
+        transaction = snapshot.transaction()
     except UnsupportedFeature:  # an operation of a later format
         transaction = None
     return {
-        "version": number,
-        "time": f"{version['timestamp']:%Y-%m-%d %H:%M:%S.%f}",
-        "rows": int(version["metadata"]["total_rows"]),
-        "operation": None if transaction is None else type(transaction.operation).__name__,
-        "message": "" if transaction is None else _message(transaction, COMMIT_MESSAGE_KEY),
+        "version": snapshot.version,
+        "time": _time(snapshot.manifest.timestamp_ns),
+        "rows": snapshot.manifest.num_rows,
+        "operation": None if transaction is None else transaction.name,
+        "message": "" if transaction is None else _message(transaction.properties),
     }
 
 
-def _message(transaction: Any, key: str) -> str:
-    return (transaction.transaction_properties or {}).get(key, "")
+def _marked(store: Store, location: VersionLocation, mark: str, error: Exception) -> dict[str, Any] | None:
+    """A version that cannot be read, with the time of its file."""
+    try:
+        moment = store.stat(location.path).mtime_ns
+    except ObjectNotFound:
+        return None
+    return {
+        "version": location.version,
+        "time": _time(moment),
+        "rows": None,
+        "operation": mark,
+        "message": str(error),
+    }
+
+
+def _time(ns: int) -> str:
+    return f"{datetime.fromtimestamp(ns / NS_PER_SECOND):%Y-%m-%d %H:%M:%S.%f}"
+
+
+def _message(properties: Any) -> str:
+    from tiltyard.dataset.transaction import COMMIT_MESSAGE_KEY
+
+    return str((properties or {}).get(COMMIT_MESSAGE_KEY, ""))

@@ -39,7 +39,7 @@ class CleanFace(Handle):
 
     def cleanup_old_versions(
         self,
-        older_than: timedelta | None = None,
+        older_than: timedelta | str | None = None,
         retain_versions: int | None = None,
         *,
         delete_unverified: bool = False,
@@ -58,9 +58,10 @@ class CleanFace(Handle):
         seven days, or at once with `delete_unverified`: only where no writer is at work. Names that no writer
         of tables gives stay for ever. Ages are those of the files by the store's clock.
 
-        `delete_rate_limit`: files each second at most. `delete_concurrency` has no effect. Raises
-        `CleanupRefused` (tags), `CorruptFile`, `UnsupportedFeature` (a version that may need files which we
-        do not know about), `InvalidInput`: before anything is removed; `StoreError`.
+        `older_than` is a `timedelta` or text such as `"7d"`. `delete_rate_limit`: files each second at most.
+        `delete_concurrency` has no effect. Raises `CleanupRefused` (tags), `CorruptFile`,
+        `UnsupportedFeature` (a version that may need files which we do not know about), `InvalidInput`:
+        before anything is removed; `StoreError`.
         """
         from tiltyard.table.cleanup.explain import stats_of
         from tiltyard.table.cleanup.run import clean
@@ -75,7 +76,7 @@ class CleanFace(Handle):
 
     def explain_cleanup_old_versions(
         self,
-        older_than: timedelta | None = None,
+        older_than: timedelta | str | None = None,
         retain_versions: int | None = None,
         *,
         delete_unverified: bool = False,
@@ -178,14 +179,21 @@ def _policy(
     retain = arguments.maybe_whole("retain_versions", retain_versions)
     if older_than is None and retain is None and chosen is None:
         older_than = DEFAULT_OLDER_THAN
-    age = None if older_than is None else arguments.seconds("older_than", older_than)
     return Policy(
-        None if age is None else round(age * NS_PER_SECOND),
+        None if older_than is None else _age_ns(older_than),
         retain,
         chosen,
         delete_unverified=arguments.flag("delete_unverified", delete_unverified),
         refuse_tagged=arguments.flag("error_if_tagged_old_versions", refuse_tagged),
     )
+
+
+def _age_ns(older_than: Any) -> int:
+    if isinstance(older_than, str):
+        from tiltyard.table.cleanup.auto import parse_span
+
+        return parse_span(older_than)
+    return round(arguments.seconds("older_than", older_than) * NS_PER_SECOND)
 
 
 def _maybe_positive(name: str, value: Any, high: int) -> int | None:

@@ -13,8 +13,12 @@ from tiltyard.dataset.handle import LATEST, seconds_of
 from tiltyard.errors import InvalidInput, TableAlreadyExists, TiltyardError
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from tiltyard.dataset import MergeInsertBuilder
     from tiltyard.dataset.indexing import IndexDescription
     from tiltyard.dataset.progress import FragmentWriteProgress
+    from tiltyard.table.cleanup.explain import CleanupExplanation, CleanupStats
 
 Columns = Sequence[str] | Mapping[str, str] | None
 
@@ -178,6 +182,46 @@ class Table:
             progress=progress,
         )
 
+    def upsert(
+        self,
+        data: Any,
+        on: str | Sequence[str] | None = None,
+        *,
+        schema: Any = None,
+        commit_message: str | None = None,
+        transaction_properties: Mapping[str, str] | None = None,
+    ) -> dict[str, int]:
+        """Update the rows whose key the data brings and add the others, in one version. Gives
+        `{"inserted": n, "updated": n}`.
+
+        `on`: the columns of the key; without it the table's primary key. Columns that the data lacks keep
+        their values in rows that are there, and are null in new ones. A key with a null in it is always new.
+        Data as for `append`. Of two upserts of one new key the second finds the row of the first. Raises
+        `AmbiguousMerge` where the data has a key twice, `SchemaMismatch`, and what a commit raises.
+        """
+        merge = self.merge(on).when_matched_update_all().when_not_matched_insert_all()
+        done = merge.execute(
+            data,
+            schema=schema,
+            commit_message=commit_message,
+            transaction_properties=transaction_properties,
+        )
+        return {"inserted": done["num_inserted_rows"], "updated": done["num_updated_rows"]}
+
+    def merge(self, on: str | Sequence[str] | None = None) -> MergeInsertBuilder:
+        """Say what shall happen to rows of the table and of data that have one key, then `execute`; see
+        `LanceDataset.merge_insert`.
+        """
+        self._refuse_pinned("merge")
+        return self._ds.merge_insert(on)
+
+    def dedupe(self, on: str | Sequence[str] | None = None, *, keep: str = "last") -> int:
+        """Delete all rows but the last (or first) of each key; how many they were. See
+        `LanceDataset.dedupe`.
+        """
+        self._refuse_pinned("dedupe")
+        return self._ds.dedupe(on, keep=keep)["num_deleted_rows"]
+
     def delete(self, where: str) -> int:
         """Delete the rows for which the SQL is true; how many they were."""
         self._refuse_pinned("delete")
@@ -282,6 +326,61 @@ class Table:
     def history(self) -> list[dict[str, Any]]:
         """Number, time (local, without zone) and totals of every version, oldest first."""
         return self._ds.versions()
+
+    def tag(self, name: str, version: int | None = None, *, move: bool = False) -> None:
+        """Name a version, the one shown unless given. A name that is taken raises `TagAlreadyExists`; with
+        `move` it then names this version instead.
+        """
+        number = self._ds.version if version is None else version
+        tags = self._ds.tags
+        if arguments.flag("move", move) and arguments.text("name", name) in tags.list():
+            tags.update(name, number)
+        else:
+            tags.create(name, number)
+
+    def tags(self) -> dict[str, int]:
+        """All tags and the versions that they name, oldest version first."""
+        return {name: tag["version"] for name, tag in self._ds.tags.list_ordered("asc")}
+
+    def untag(self, name: str) -> None:
+        """Remove a tag; its version stays until a cleanup. Raises `TagNotFound`."""
+        self._ds.tags.delete(name)
+
+    def cleanup(
+        self,
+        older_than: timedelta | str | None = None,
+        *,
+        retain_versions: int | None = None,
+        delete_unverified: bool = False,
+    ) -> CleanupStats:
+        """Remove versions older than `older_than` (two weeks, or a `timedelta`, or text such as `"7d"`) and
+        the files that only they need; gives totals. Tagged versions stay. See
+        `LanceDataset.cleanup_old_versions`.
+        """
+        self._refuse_pinned("cleanup")
+        return self._ds.cleanup_old_versions(
+            older_than,
+            retain_versions,
+            delete_unverified=delete_unverified,
+            error_if_tagged_old_versions=False,
+        )
+
+    def explain_cleanup(
+        self,
+        older_than: timedelta | str | None = None,
+        *,
+        retain_versions: int | None = None,
+        delete_unverified: bool = False,
+    ) -> CleanupExplanation:
+        """What `cleanup` would remove just now, and of every version and file why it stays and until when."""
+        self._refuse_pinned("explain_cleanup")
+        return self._ds.explain_cleanup_old_versions(
+            older_than,
+            retain_versions,
+            delete_unverified=delete_unverified,
+            error_if_tagged_old_versions=False,
+            include_files=True,
+        )
 
     def restore(self, *, expected_latest: int | None = None) -> dict[str, Any]:
         """Make the version shown the newest one again, as a new version.

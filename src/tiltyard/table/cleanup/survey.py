@@ -30,6 +30,12 @@ _NO_BRANCH = frozenset(
 """Folders of a branch's own files: no branch lies below them."""
 
 
+_PLACES = frozenset(
+    (*(folder.partition("/")[0] for folder in FOLDERS), names.TREE_DIR, names.PRIVATE_DIR)
+) | {"_mem_wal", "_blobs", "_fri"}
+"""Names in a table's own directory that belong to tables."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """A chain of versions: the table's root, which holds all tags and branches, and the chain's own store
@@ -90,6 +96,7 @@ def look(place: Place, read_version: int, known: Known) -> tuple[Survey, list[In
     store = place.store
     now_ns = store.now_ns()
     files = [File(each.path, each.size, each.mtime_ns) for folder in FOLDERS for each in store.list(folder)]
+    files += _strangers(store)
     earlier = read_intents(store, place.session)
     versions = look_at_versions(place, known)
     pins, held = look_around(place, known)
@@ -104,6 +111,20 @@ def look(place: Place, read_version: int, known: Known) -> tuple[Survey, list[In
         gone=frozenset().union(*gone),
     )
     return survey, earlier
+
+
+def _strangers(store: Store) -> list[File]:
+    """What lies in the table's own directory and is no place of a table's: named in accounts, never touched."""
+    found: list[File] = []
+    for name in store.list_names(""):
+        if name in _PLACES:
+            continue
+        try:
+            stat = store.stat(name)
+            found.append(File(name, stat.size, stat.mtime_ns))
+        except ObjectNotFound:
+            found.append(File(name + "/", 0, 0))  # a directory
+    return found
 
 
 def look_at_versions(place: Place, known: Known) -> list[Version]:
