@@ -114,7 +114,7 @@ def look(place: Place, read_version: int, known: Known) -> tuple[Survey, list[In
 
 
 def _strangers(store: Store) -> list[File]:
-    """What lies in the table's own directory and is no place of a table's: named in accounts, never touched."""
+    """What lies in the table's own directory and belongs to none: told in accounts, never touched."""
     found: list[File] = []
     for name in store.list_names(""):
         if name in _PLACES:
