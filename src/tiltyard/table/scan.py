@@ -44,6 +44,7 @@ from tiltyard.table.streaming import (
     count_units,
     offsets_of_units,
     read_ahead,
+    read_apart,
     read_units,
     read_whole,
     rechunked,
@@ -291,7 +292,9 @@ class Scan:
         unit_rows = stream_unit_rows(estimated_row_bytes(fields.values()), request.batch_rows)
         if self.predicate is None:
             units = self._units(unit_rows, request.offset, request.limit)
-            yield from read_ahead(self._reader(), plan_tasks(units, unit_rows))
+            # As in the official package, a batch ends where its fragment does, unless all are to be full.
+            read = read_units if request.full_batches else read_apart
+            yield from read_ahead(self._reader(), plan_tasks(units, unit_rows), read)
             return
         skip, left = request.offset, request.limit
         if left == 0:

@@ -6,8 +6,10 @@ windows of `runtime.cores()` tasks of about `UNIT_BYTES` each (D46).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +26,8 @@ from tiltyard.table.unit_reader import UnitReader, batch_of
 if TYPE_CHECKING:
     from tiltyard.session import Session
 
+Read = Callable[[UnitReader, Sequence[Piece]], list[Any]]
+
 PARALLEL_UNIT_BYTES = 64 << 10
 """Decoded bytes per fragment below which fragments are read on one thread: opening a small file is Python,
 and threads that take turns at the interpreter are slower than one.
@@ -39,6 +43,22 @@ def run_tasks(session: Session, work: Sequence[Callable[[], Any]], row_bytes: in
 
 def read_units(reader: UnitReader, units: Sequence[Piece]) -> list[Any]:
     return reader.read_all(units)
+
+
+def read_apart(reader: UnitReader, units: Sequence[Piece]) -> list[Any]:
+    """The same for units without a predicate, but no batch holds rows of two of them."""
+    ends = list(accumulate(unit.rows for unit in units))
+    found: list[Any] = []
+    first = 0
+    for batch in reader.read_all(units):
+        start, last = first, first + batch.num_rows
+        for end in ends[bisect_right(ends, first) :]:
+            found.append(batch.slice(start - first, min(end, last) - start))
+            start = end
+            if end >= last:
+                break
+        first = last
+    return found
 
 
 def count_units(reader: UnitReader, units: list[Piece]) -> int:
@@ -79,13 +99,13 @@ def read_whole(reader: UnitReader, units: list[Unit], row_bytes: int) -> list[An
     ]
 
 
-def read_ahead(reader: UnitReader, tasks: list[list[Piece]]) -> Iterator[Any]:
+def read_ahead(reader: UnitReader, tasks: list[list[Piece]], read: Read = read_units) -> Iterator[Any]:
     """The batches of all tasks in order; the next window is decoded while this one is consumed."""
     width = runtime.cores()
     windows = [tasks[i : i + width] for i in range(0, len(tasks), width)]
 
     def run(window: list[list[Piece]]) -> list[list[Any]]:
-        return runtime.parallel([partial(read_units, reader, task) for task in window])
+        return runtime.parallel([partial(read, reader, task) for task in window])
 
     process = runtime.process_id()
     ready = run(windows[0]) if windows else []
