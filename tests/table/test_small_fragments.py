@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import tiltyard.lance as lance
-from tiltyard.errors import CorruptFile
+from tiltyard.errors import CorruptFile, InvalidInput
 from tiltyard.session import Limits, Session
 
 
@@ -96,3 +96,27 @@ def test_a_large_fragment_is_read_in_pieces_with_the_same_rows(tmp_path: Path) -
     assert ds.to_table(columns=["id", "few"], offset=777, limit=30_001).equals(
         whole.select(["id", "few"]).slice(777, 30_001)
     )
+
+
+def test_batches_of_a_stream_end_where_their_fragment_does_unless_all_are_to_be_full(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"a": range(96)}), path, max_rows_per_file=32)
+    handle = lance.dataset(path)
+    assert [batch.num_rows for batch in handle.to_batches(batch_size=5)] == [5, 5, 5, 5, 5, 5, 2] * 3
+    assert [batch.num_rows for batch in handle.to_batches(batch_size=50)] == [32, 32, 32]
+    full = handle.to_batches(batch_size=50, strict_batch_size=True)
+    assert [batch.num_rows for batch in full] == [50, 46]
+    parts = handle.to_batches(offset=30, limit=40)
+    assert [batch["a"].to_pylist() for batch in parts] == [[30, 31], [*range(32, 64)], [*range(64, 70)]]
+
+
+def test_the_environment_names_the_batch_size_that_callers_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "t.lance")
+    handle = lance.write_dataset(pa.table({"a": range(100)}), path)
+    monkeypatch.setenv("LANCE_DEFAULT_BATCH_SIZE", "40")
+    assert [batch.num_rows for batch in handle.to_batches()] == [40, 40, 20]
+    monkeypatch.setenv("LANCE_DEFAULT_BATCH_SIZE", "many")
+    with pytest.raises(InvalidInput, match="LANCE_DEFAULT_BATCH_SIZE"):
+        handle.to_batches()

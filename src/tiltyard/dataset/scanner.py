@@ -59,11 +59,11 @@ class LanceScanner(Named):
 
     def to_batches(self) -> Iterator[Any]:
         """The result as `pa.RecordBatch`es, in bounded memory."""
-        return self._scan.batches()
+        return self._scan.batches(apart=True)
 
     def to_reader(self) -> Any:
         """The result as a `pa.RecordBatchReader`, in bounded memory."""
-        return pa.RecordBatchReader.from_batches(self._scan.schema, self._scan.batches())
+        return pa.RecordBatchReader.from_batches(self._scan.schema, self._scan.batches(apart=True))
 
     def to_pandas(self, **kwargs: Any) -> Any:
         """The whole result as a `pandas.DataFrame`; `kwargs` go to `pa.Table.to_pandas`."""

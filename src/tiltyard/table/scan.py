@@ -130,13 +130,16 @@ class Scan:
         return pa.Table.from_batches(batches, self.schema)
 
     @tells_removed
-    def batches(self) -> Iterator[Any]:
-        """Rows as `pa.RecordBatch`es in order, never empty, at most `batch_rows` rows each."""
+    def batches(self, *, apart: bool = False) -> Iterator[Any]:
+        """Rows as `pa.RecordBatch`es in order, never empty, at most `batch_rows` rows each.
+
+        Small fragments share a batch, unless they are to be kept apart.
+        """
         if self.request.order_by:
             yield from self._sorted().to_batches(max_chunksize=self.request.batch_rows)
             return
         rows = self.request.batch_rows
-        stream = self._stream()
+        stream = self._stream(apart and not self.request.full_batches)
         if self.request.full_batches:
             yield from rechunked(stream, rows, self.schema)
             return
@@ -285,15 +288,14 @@ class Scan:
             found = run_tasks(self.snapshot.session, work, row_bytes)
         return [batch for part in found for batch in part]
 
-    def _stream(self) -> Iterator[Any]:
+    def _stream(self, apart: bool = False) -> Iterator[Any]:
         """Batches of the size of units, limit and offset applied."""
         request = self.request
         fields = {each.id: each for each in (*self.projection.fields, *self._tested_fields())}
         unit_rows = stream_unit_rows(estimated_row_bytes(fields.values()), request.batch_rows)
         if self.predicate is None:
             units = self._units(unit_rows, request.offset, request.limit)
-            # As in the official package, a batch ends where its fragment does, unless all are to be full.
-            read = read_units if request.full_batches else read_apart
+            read = read_apart if apart else read_units
             yield from read_ahead(self._reader(), plan_tasks(units, unit_rows), read)
             return
         skip, left = request.offset, request.limit
