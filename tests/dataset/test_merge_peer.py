@@ -32,6 +32,9 @@ ROWS = st.fixed_dictionaries(
 )
 SOURCES = (("id", "name", "n", "s"), ("id", "n"), ("id", "name", "s"), ("n", "id"), ("id", "name"))
 
+FAULT = "this indicates a logical plan pruning bug"
+"""What the official package answers to a matched delete together with a delete by source."""
+
 MERGE = """
 ds = lance.dataset(p)
 try:
@@ -66,14 +69,19 @@ def merges(draw: Any) -> dict[str, Any]:
     if draw(st.integers(0, 3)) == 0:
         condition = draw(st.sampled_from((None, "n > 0", "id < 6", "s.x IS NOT NULL")))
         calls.append(("when_not_matched_by_source_delete", () if condition is None else (condition,)))
-    return {"on": on, "columns": columns, "calls": calls, "rows": draw(st.lists(ROWS, min_size=1, max_size=8))}
+    return {
+        "on": on,
+        "columns": columns,
+        "calls": calls,
+        "rows": draw(st.lists(ROWS, min_size=1, max_size=8)),
+    }
 
 
 def _rows(table: pa.Table) -> list[str]:
     return sorted(map(repr, table.to_pylist()))
 
 
-def _has_new_duplicates(table: pa.Table, merge: dict[str, Any], source: pa.Table) -> bool:
+def _has_new_duplicates(merge: dict[str, Any], source: pa.Table) -> bool:
     """The intended difference: two source rows with one new key are refused (case G02)."""
     keys = [tuple(row[name] for name in merge["on"]) for row in source.to_pylist()]
     keys = [key for key in keys if None not in key]
@@ -86,7 +94,7 @@ def test_random_merges_leave_the_rows_that_the_official_package_leaves(
 ) -> None:
     counter = iter(range(10**6))
 
-    @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(
         first=st.lists(st.lists(ROWS, min_size=1, max_size=8), min_size=1, max_size=3),
         steps=st.lists(merges(), min_size=1, max_size=4),
@@ -108,14 +116,20 @@ def test_random_merges_leave_the_rows_that_the_official_package_leaves(
             builder = ds.merge_insert(merge["on"])
             for name, arguments in merge["calls"]:
                 builder = getattr(builder, name)(*arguments)
+            refused: Exception | None = None
+            counts = {}
             try:
                 counts = builder.execute(source)
             except (AmbiguousMerge, MatchedRow) as error:
-                if their_table is not None:
-                    assert isinstance(error, AmbiguousMerge)
-                    assert _has_new_duplicates(ds.to_table(), merge, source)
-                    return  # the tables differ from here on
+                refused = error
+            if refused is not None and their_table is None:
                 continue
+            if refused is not None:
+                assert isinstance(refused, AmbiguousMerge)
+                assert _has_new_duplicates(merge, source)
+                return  # the tables differ from here on
+            if their_table is None and FAULT in their_counts:
+                return
             assert their_table is not None, their_counts
             assert counts == their_counts
             assert _rows(ds.to_table()) == _rows(their_table)
@@ -128,4 +142,3 @@ def test_random_merges_leave_the_rows_that_the_official_package_leaves(
                 assert len(set(ours["_rowid"].to_pylist())) == ours.num_rows
 
     run()
-

@@ -33,6 +33,36 @@ class MergeFace(Handle):
         """
         return MergeInsertBuilder(self, on)
 
+    def duplicate_keys(self, on: str | Iterable[str] | None = None) -> dict[str, Any]:
+        """Whether rows of the version shown share a key: `{"num_keys": n, "num_rows": n, "example": text}`,
+        where `num_rows` counts all rows of the `num_keys` keys that stand more than once.
+
+        `on`: the columns of the key; without it those of config `tiltyard.unique`, else the primary key.
+        """
+        from tiltyard.table.dedupe import duplicates, key_of
+
+        snapshot = self._snapshot
+        found = duplicates(snapshot, key_of(snapshot, _names(on)))
+        return {"num_keys": found.keys, "num_rows": len(found.addresses), "example": found.example}
+
+    def dedupe(self, on: str | Iterable[str] | None = None, *, keep: str = "last") -> dict[str, int]:
+        """Delete all rows of the newest version but one of each key, the last in table order, or with
+        `keep='first'` the first. Rows with a null in the key stay.
+
+        `on` as for `duplicate_keys`. Gives `{"num_deleted_rows": n, "num_keys": n}`; commits nothing where no
+        key stands twice. Mends a table whose `tiltyard.unique` key another writer did not keep.
+        """
+        from tiltyard.table.dedupe import dedupe
+
+        keep = arguments.one_of("keep", keep, "last", "first")
+        done = dedupe(self._store, self._session, _names(on), keep=keep)
+        self._move(done.snapshot)
+        return {"num_deleted_rows": done.rows, "num_keys": done.keys}
+
+
+def _names(on: str | Iterable[str] | None) -> list[str] | None:
+    return None if on is None else arguments.texts("on", [on] if isinstance(on, str) else on)
+
 
 class MergeInsertBuilder:
     """A merge being described; every method but the last gives the builder itself.
@@ -46,7 +76,7 @@ class MergeInsertBuilder:
         from tiltyard.table.merge import Settings
         from tiltyard.table.merge.keys import resolve_key
 
-        names = None if on is None else arguments.texts("on", [on] if isinstance(on, str) else on)
+        names = _names(on)
         self._dataset: Handle = dataset
         self._settings = Settings(on=tuple(names) if names else None)
         resolve_key(self._dataset._snapshot.schema, self._settings.on)
@@ -69,9 +99,9 @@ class MergeInsertBuilder:
         return self._with(matched=Matched.UPDATE, condition=condition, updates={})
 
     def when_matched_update(self, updates: Mapping[str, str], condition: str | None = None) -> Self:
-        """Set columns of matched rows: column or dotted path -> SQL over `source.` and `target.` columns, as in
-        `{"stock": "target.stock + source.delta"}`. The source may bring columns that the table has not. See
-        `LanceDataset.update` for how values are cast; `condition` as for `when_matched_update_all`.
+        """Set columns of matched rows: column or dotted path -> SQL over `source.` and `target.` columns, as
+        in `{"stock": "target.stock + source.delta"}`. The source may bring columns that the table has not.
+        See `LanceDataset.update` for how values are cast; `condition` as for `when_matched_update_all`.
         """
         from tiltyard.table.merge import Matched
 
@@ -121,13 +151,13 @@ class MergeInsertBuilder:
         return self._with(conflict_retries=arguments.whole("max_retries", max_retries))
 
     def retry_timeout(self, timeout: timedelta | float) -> Self:
-        """Until when it is decided anew: a `timedelta` or seconds, 30 if not said. The first time is never cut
-        short.
+        """Until when it is decided anew: a `timedelta` or seconds, 30 if not said. The first time is never
+        cut short.
         """
         return self._with(retry_seconds=arguments.seconds("timeout", timeout))
 
     def use_index(self, use_index: bool) -> Self:
-        """Whether a B-tree index on the key may be used; it is where that is cheaper than reading all keys."""
+        """Whether a B-tree index on the key may be used; it is where that is cheaper than reading keys."""
         return self._with(use_index=arguments.flag("use_index", use_index))
 
     def write_mode(self, mode: str) -> Self:
@@ -208,7 +238,9 @@ class MergeInsertBuilder:
         from tiltyard.table.row_changes import RowChanges
 
         if self._settings.compacted_sstables:
-            raise UnsupportedFeature("mark_sstables_as_compacted needs execute: a mark is committed with the rows")
+            raise UnsupportedFeature(
+                "mark_sstables_as_compacted needs execute: a mark is committed with the rows"
+            )
         job = self._job(data_obj, schema)
         snapshot = self._newest()
         planned = job.planned(snapshot)
@@ -264,5 +296,3 @@ def _arrow(schema: Any) -> Any:
     if not isinstance(schema, pa.Schema):
         raise arguments.wrong("schema", "a pyarrow.Schema", schema)
     return schema
-
-

@@ -50,7 +50,10 @@ def _python_columns(data: Any) -> dict[str, Any] | None:
     of the data will refuse.
     """
     if isinstance(data, list) and data and all(isinstance(row, Mapping) for row in data):
-        if any(hasattr(value, "__len__") and isinstance(value, (pa.Array, pa.ChunkedArray)) for value in data[0].values()):
+        if any(
+            hasattr(value, "__len__") and isinstance(value, (pa.Array, pa.ChunkedArray))
+            for value in data[0].values()
+        ):
             return None
         names = dict.fromkeys(name for row in data for name in row)
         found = {name: [row.get(name) for row in data] for name in names}

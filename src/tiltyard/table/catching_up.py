@@ -44,6 +44,7 @@ from tiltyard.table.conflict import (
 from tiltyard.table.conflict.touched import touched_fragments
 from tiltyard.table.deletions import load_deletions
 from tiltyard.table.snapshot import Snapshot, read_snapshot, read_transaction
+from tiltyard.table.unique import UNIQUE, appeared
 from tiltyard.table.versions import locate
 
 MEMBERS_PROPERTY = "tiltyard.members"
@@ -120,6 +121,11 @@ class CatchingUp:
                 return made_durable(found, self.transaction)
             others.append((version, theirs))
         flags.check_writer(current.manifest)
+        if others and appeared(self.base, current, self.transaction.operation):
+            raise RetryableConflict(
+                f"config {UNIQUE!r} was set while {self.named()} was planned, so that its rows were not checked "
+                "against it; plan again on the latest version"
+            )
         for version, theirs in others:
             self._check(version, theirs, current)
         self._merge_deletions(current, others)

@@ -49,7 +49,7 @@ from tiltyard.format import flags, names
 from tiltyard.format.index_metadata import IndexMetadata
 from tiltyard.format.manifest import MAX_INLINE_TRANSACTION_BYTES, Manifest, encode_manifest
 from tiltyard.format.names import Naming
-from tiltyard.format.operations import Clone, Overwrite, Restore
+from tiltyard.format.operations import Clone, Overwrite, Restore, UpdateConfig
 from tiltyard.format.transaction import Transaction
 from tiltyard.session import Session
 from tiltyard.store import Created, Store
@@ -69,6 +69,7 @@ from tiltyard.table.snapshot import (
     read_snapshot,
     read_transaction,
 )
+from tiltyard.table.unique import UNIQUE, checked
 from tiltyard.table.versions import (
     VersionLocation,
     blocked,
@@ -159,6 +160,9 @@ def commit(
     base = attempt.base_of(base)
     if base is None:
         return attempt.create()
+    if UNIQUE in base.manifest.config or isinstance(attempt.transaction.operation, UpdateConfig):
+        kept = checked(base, attempt.transaction, affected)
+        attempt.transaction, unhashed_key = kept.transaction, unhashed_key or kept.unhashed_key
     catching_up = CatchingUp(
         store,
         session,

@@ -16,6 +16,7 @@ from tiltyard.table import assignments
 from tiltyard.table.fit import Fit, fit, side_by_side
 from tiltyard.table.merge.keys import Key, in_any_case, resolve_key
 from tiltyard.table.merge.settings import Matched, Settings, WriteMode, cannot_rewrite_columns
+from tiltyard.table.unique import unique_key
 
 if TYPE_CHECKING:
     from tiltyard.expr import Expr
@@ -44,6 +45,13 @@ class Bound:
     condition: Expr | None
     updates: assignments.Assignments | None
     by_source: Expr | None
+    unique: Key | None
+    """The key that the table's config declares unique."""
+
+    @property
+    def is_unique(self) -> bool:
+        """Whether rows are matched on the unique key."""
+        return self.unique is not None and set(self.unique.field_ids) == set(self.key.field_ids)
 
     @property
     def changed_fields(self) -> tuple[int, ...]:
@@ -86,7 +94,9 @@ def bind(snapshot: Snapshot, settings: Settings, source: Any) -> Bound:
         _refuse_unknown(schema, renamed)
     fitted = fit(known, fitting)
     if extras:  # positions are those of the whole source
-        fitted = Fit(fitted.schema, tuple(names.index(f.name) for f in fitted.schema.fields), fitted.unchanged)
+        fitted = Fit(
+            fitted.schema, tuple(names.index(f.name) for f in fitted.schema.fields), fitted.unchanged
+        )
     _check_key(key, fitted, schema, renamed)
     is_partial = fitted.schema.fields != schema.fields
     if settings.insert and is_partial:
@@ -97,8 +107,9 @@ def bind(snapshot: Snapshot, settings: Settings, source: Any) -> Bound:
     if settings.updates and settings.matched is Matched.UPDATE:
         updates = assignments.bind(schema, settings.updates, scope)
     by_source = _predicate(settings.by_source_condition, schema.arrow)
+    unique = unique_key(schema, snapshot.manifest.config)
     bound = Bound(
-        settings, schema, key, names, fitted, extras, is_partial, scope, condition, updates, by_source
+        settings, schema, key, names, fitted, extras, is_partial, scope, condition, updates, by_source, unique
     )
     if settings.write_mode is WriteMode.COLUMNS:
         _check_columns(bound)
@@ -133,9 +144,9 @@ def _check_insertable(schema: Schema, brought: frozenset[str], given: Any) -> No
     missing = [field.name for field in schema.fields if not field.nullable and field.name not in brought]
     if missing:
         raise SchemaMismatch(
-            f"Cannot insert rows with a partial-schema source: target column(s) {missing} are non-nullable and "
-            "not provided by the source. Either add them to the source or leave when_not_matched_insert_all "
-            f"out\n{side_by_side(schema, given)}"
+            f"Cannot insert rows with a partial-schema source: target column(s) {missing} are non-nullable "
+            "and not provided by the source. Either add them to the source or leave "
+            f"when_not_matched_insert_all out\n{side_by_side(schema, given)}"
         )
 
 

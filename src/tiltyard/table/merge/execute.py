@@ -23,11 +23,11 @@ import pyarrow as pa
 from tiltyard.errors import MatchedRow
 from tiltyard.format.operations import KeyExistenceFilter, Update
 from tiltyard.format.schema import Schema
-from tiltyard.table.key_lookup import Found, find_rows
 from tiltyard.table.merge.bind import Bound, bind
 from tiltyard.table.merge.join import KeyIndex
 from tiltyard.table.merge.key_filter import has_unhashed, key_filter
 from tiltyard.table.merge.keys import Key, column_at, shown_key
+from tiltyard.table.merge.lookup import Found, find_rows
 from tiltyard.table.merge.plan import (
     NO_PAIRS,
     MergePlan,
@@ -45,6 +45,7 @@ from tiltyard.table.plan import estimated_row_bytes
 from tiltyard.table.replanning import replanned
 from tiltyard.table.row_changes import RowChanges, table_file_version
 from tiltyard.table.scan import Scan, ScanRequest
+from tiltyard.table.unique import broken
 from tiltyard.table.write import WriteOptions
 
 if TYPE_CHECKING:
@@ -121,6 +122,8 @@ class MergeJob:
         if keys.index.has_duplicates and _refuses_every_duplicate(settings):
             refuse_duplicates(keys.index.codes, np.arange(keys.index.rows), show)
         found = find_rows(snapshot, bound.key, keys.index, keys.columns, use_index=settings.use_index)
+        if bound.is_unique:
+            _refuse_broken(bound.key, keys, found)
         if settings.matched is Matched.FAIL and len(found.addresses):
             row = int(keys.index.first_rows()[found.codes[0]])
             raise MatchedRow(
@@ -143,9 +146,11 @@ class MergeJob:
         updated = pairs if settings.matched is Matched.UPDATE else NO_PAIRS
         plan = MergePlan(updated, inserted, deleted, skipped)
         inserted_keys = None
-        if _records_keys(bound):
+        recorded = recorded_key(bound)
+        if recorded is not None:
             taken = pa.array(inserted)
-            inserted_keys = key_filter(bound.key, [column.take(taken) for column in keys.columns])
+            by_id = dict(zip(bound.key.field_ids, keys.columns, strict=True))
+            inserted_keys = key_filter(recorded, [by_id[id].take(taken) for id in recorded.field_ids])
         by_columns = rewrites_columns(snapshot, bound, plan)
         return Planned(snapshot, bound, source, plan, by_columns, inserted_keys, found)
 
@@ -231,14 +236,27 @@ def _refuses_every_duplicate(settings: Settings) -> bool:
     return settings.duplicates is Duplicates.FAIL and acts and settings.insert
 
 
-def _records_keys(bound: Bound) -> bool:
-    """Whether the transaction says which keys were inserted: whenever rows may be, and where the official
-    writer would say that there were none.
+def recorded_key(bound: Bound) -> Key | None:
+    """The key whose inserted values the transaction records, with its columns in that order; None for none.
+
+    It does whenever rows may be inserted, and where the official writer would say that there were none: in a
+    merge on the primary key. A merge on the table's unique key always does: it keeps the rule
+    (`table.unique`).
     """
+    key = bound.key
+    if bound.is_unique:
+        return bound.unique
     if bound.settings.insert:
-        return True
+        return key
     primary = tuple(field.id for field in bound.schema.primary_key)
-    return bound.settings.matched is Matched.UPDATE and bound.key.field_ids == primary
+    return key if bound.settings.matched is Matched.UPDATE and key.field_ids == primary else None
+
+
+def _refuse_broken(key: Key, keys: _Keys, found: Found) -> None:
+    """Raise `DuplicateKey` where two rows of the table have one of the keys, which is to be unique."""
+    counts = np.bincount(found.codes, minlength=keys.index.distinct)
+    if len(counts) and counts.max() > 1:
+        raise broken(key, keys.columns, int(keys.index.first_rows()[int(counts.argmax())]))
 
 
 def _column(parts: list[Any], kind: Any) -> Any:
@@ -251,8 +269,8 @@ def _column(parts: list[Any], kind: Any) -> Any:
 
 def rewrites_columns(snapshot: Snapshot, bound: Bound, plan: MergePlan) -> bool:
     """Whether the changed columns are written anew rather than the changed rows (transactions, 8.3): where
-    that was asked for; else where no row is deleted, many are updated, most of those of each touched fragment,
-    and it writes much less.
+    that was asked for; else where no row is deleted, many are updated, most of those of each touched
+    fragment, and it writes much less.
     """
     mode = bound.settings.write_mode
     if mode is not WriteMode.AUTO:

@@ -18,6 +18,7 @@ from pyarrow import types
 from tiltyard.expr.arrays import valid_of, values_of
 from tiltyard.format.operations import BloomKeys, KeyExistenceFilter
 from tiltyard.table.conflict.keys import DEFAULT_ITEMS, DEFAULT_PROBABILITY, WORDS_PER_BLOCK
+from tiltyard.table.merge.keys import is_word, words_of_key
 from tiltyard.table.merge.xxh64 import Words, xxh64_strings, xxh64_words
 
 if TYPE_CHECKING:
@@ -64,12 +65,18 @@ def key_filter(key: Key, columns: Sequence[Any]) -> KeyExistenceFilter:
     return KeyExistenceFilter(key.field_ids, bloom=bloom)
 
 
+def saturated(key: Key) -> KeyExistenceFilter:
+    """A filter that every filter of inserted keys meets."""
+    bloom = BloomKeys(b"\xff" * BITMAP_BYTES, NUM_BITS, DEFAULT_ITEMS, DEFAULT_PROBABILITY)
+    return KeyExistenceFilter(key.field_ids, bloom=bloom)
+
+
 def bloom_bitmap(columns: Sequence[Any]) -> bytes:
     """The filter's bits for these keys."""
     bits = np.zeros(NUM_BITS, np.bool_)
     rows = len(columns[0])
     for at in range(0, rows, STEP_ROWS):
-        hashed = _hashes([column.slice(at, STEP_ROWS) for column in columns])
+        hashed = hashes(_without_nulls([column.slice(at, STEP_ROWS) for column in columns]))
         block = ((hashed >> np.uint64(32)) * np.uint64(BLOCKS)) >> np.uint64(32)
         low = hashed & _LOW
         for word in range(WORDS_PER_BLOCK):
@@ -90,17 +97,24 @@ def _keyed(columns: Sequence[Any]) -> npt.NDArray[np.bool_]:
     return keyed
 
 
-def _hashes(columns: Sequence[Any]) -> Words:
+def _without_nulls(columns: Sequence[Any]) -> Sequence[Any]:
     keyed = _keyed(columns)
-    if not keyed.all():
-        kept = pa.array(np.flatnonzero(keyed))
-        columns = [column.take(kept) for column in columns]
+    if keyed.all():
+        return columns
+    kept = pa.array(np.flatnonzero(keyed))
+    return [column.take(kept) for column in columns]
+
+
+def hashes(columns: Sequence[Any]) -> Words:
+    """A hash of each key, none of which has a null in it (uint64): of hashed types the official one, of
+    others one of our own.
+    """
     if len(columns) > 1:
         return xxh64_strings(_composite(columns))
     column = columns[0]
     if types.is_integer(column.type):
         return xxh64_words(_as_words(column))
-    return xxh64_strings(column)
+    return xxh64_strings(_bytes(column))
 
 
 def _as_words(column: Any) -> Words:
@@ -120,9 +134,16 @@ def _composite(columns: Sequence[Any]) -> Any:
 
 
 def _bytes(column: Any) -> Any:
-    if not types.is_integer(column.type):
+    kind = column.type
+    if types.is_integer(kind):
+        words = _as_words(column)
+    elif is_word(kind):
+        words = words_of_key(column)[0]
+    elif types.is_decimal(kind):
+        return column.cast(pa.string()).cast(pa.large_binary())
+    else:
         return column.cast(pa.large_binary())
-    words = np.ascontiguousarray(_as_words(column)).astype("<u8", copy=False)
+    words = np.ascontiguousarray(words).astype("<u8", copy=False)
     offsets = np.arange(len(words) + 1, dtype=np.int64) * 8
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(words)]
     return pa.Array.from_buffers(pa.large_binary(), len(words), buffers)

@@ -97,7 +97,9 @@ def _check_comparable(schema: Schema, field: Field, name: str) -> None:
                 "values have no key; match on a plain column"
             )
     if field.children or field.logical_type in ("json", "struct") or field.is_blob:
-        hint = f"name its fields, as in {name}.{field.children[0].name}" if field.children else "match another"
+        hint = "match on another"
+        if field.logical_type == "struct" and field.children:
+            hint = f"name its fields, as in {name}.{field.children[0].name}"
         raise UnsupportedFeature(f"key column {name!r} is a {field.logical_type} column: {hint}")
 
 

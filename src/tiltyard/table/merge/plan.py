@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -129,9 +130,7 @@ def by_fragment(addresses: Addresses) -> dict[int, Offsets]:
     ids = addresses >> np.uint64(FRAGMENT_SHIFT)
     bounds = [0, *(np.flatnonzero(np.diff(ids)) + 1).tolist(), len(ids)]
     offsets = (addresses & _OFFSET).astype(np.uint32)
-    return {
-        int(ids[low]): offsets[low:high] for low, high in zip(bounds[:-1], bounds[1:], strict=True)
-    }
+    return {int(ids[low]): offsets[low:high] for low, high in pairwise(bounds)}
 
 
 def without(places: Mapping[int, Offsets], matched: Addresses) -> Addresses:

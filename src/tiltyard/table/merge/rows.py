@@ -147,9 +147,7 @@ def _whole(snapshot: Snapshot, source: FittedSource, plan: MergePlan) -> Iterato
     yield from inserted_rows(source, plan)
 
 
-def _overlaid(
-    snapshot: Snapshot, bound: Bound, source: FittedSource, pairs: Pairs
-) -> Iterator[NewRows]:
+def _overlaid(snapshot: Snapshot, bound: Bound, source: FittedSource, pairs: Pairs) -> Iterator[NewRows]:
     """Whole rows: the source's columns over the table's."""
     brought = {field.name: field for field in bound.fit.schema.fields}
     fields = snapshot.schema.fields
@@ -167,7 +165,9 @@ def _overlaid(
             elif mine == field:
                 arrays.append(taken.column(field.name))
             else:
-                arrays.append(overlay(field, touched.batch.column(field.name), mine, taken.column(field.name)))
+                arrays.append(
+                    overlay(field, touched.batch.column(field.name), mine, taken.column(field.name))
+                )
         yield NewRows(pa.RecordBatch.from_arrays(arrays, schema=arrow), touched.addresses)
         start = stop
 
@@ -204,9 +204,7 @@ def _children(struct: Any) -> list[Any]:
     return [struct.field(i) for i in range(struct.type.num_fields)]
 
 
-def _assigned(
-    snapshot: Snapshot, bound: Bound, source: FittedSource, pairs: Pairs
-) -> Iterator[NewRows]:
+def _assigned(snapshot: Snapshot, bound: Bound, source: FittedSource, pairs: Pairs) -> Iterator[NewRows]:
     """Whole rows: the table's, with what the expressions set."""
     updates = bound.updates
     assert updates is not None

@@ -41,8 +41,8 @@ class WriteMode(Enum):
 class Settings:
     """`on`: key columns, None for the primary key. `condition`: SQL over `source.` and `target.` that a
     matched row must fulfil to be updated. `updates`: column to SQL expression, instead of taking over all
-    columns of the source. `by_source`: whether rows of the table that no source row matches are deleted, those
-    of `by_source_condition` (SQL over the table's columns) where it is given.
+    columns of the source. `by_source`: whether rows of the table that no source row matches are deleted,
+    those of `by_source_condition` (SQL over the table's columns) where it is given.
     """
 
     on: tuple[str, ...] | None = None

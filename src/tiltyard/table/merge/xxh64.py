@@ -43,7 +43,9 @@ def xxh64_rows(rows: Matrix) -> Words:
                 for i in range(4):
                     lanes[i] = _round(lanes[i], _read(rows, at + 8 * i, 8))
                 at += STRIPE
-            hashed = sum((_rotated(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True)), _zero())
+            hashed = np.zeros(count, np.uint64)
+            for lane, by in zip(lanes, (1, 7, 12, 18), strict=True):
+                hashed = hashed + _rotated(lane, by)
             for lane in lanes:
                 hashed = (hashed ^ _round(_zero(), lane)) * _P1 + _P4
         else:

@@ -146,9 +146,7 @@ def _live(snapshot: Snapshot, addresses: Addresses, codes: Ints) -> tuple[Addres
     return addresses[keep], codes[keep]
 
 
-def _compared(
-    snapshot: Snapshot, key: Key, keys: KeyIndex, addresses: Addresses
-) -> tuple[Addresses, Ints]:
+def _compared(snapshot: Snapshot, key: Key, keys: KeyIndex, addresses: Addresses) -> tuple[Addresses, Ints]:
     """Those of the rows, ascending, whose whole key is one of the keys."""
     fields = tuple(snapshot.schema.project(key.paths).fields)
     found: list[Addresses] = [np.empty(0, np.uint64)]
