@@ -8,6 +8,7 @@ vanished fragments cannot come back from an old file.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,13 @@ import pyarrow as pa
 
 from tiltyard.errors import CorruptFile, ObjectNotFound, TiltyardError, UnsupportedFeature
 from tiltyard.format.flags import uses_stable_row_ids
+from tiltyard.format.index_metadata import FRAGMENT_REUSE
 from tiltyard.format.names import index_directory
 from tiltyard.index.btree.layout import READABLE_VERSIONS
 from tiltyard.index.btree.search import BTree, open_btree
 from tiltyard.table.bases import base_place
 from tiltyard.table.deletions import load_deletions, without_deleted
-from tiltyard.table.index_entries import is_btree, stores_addresses
+from tiltyard.table.index_entries import covered_fragments, is_btree, stores_addresses
 from tiltyard.table.system_columns import FRAGMENT_SHIFT, row_ids
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from tiltyard.format.index_metadata import IndexMetadata
     from tiltyard.session import Session
     from tiltyard.store import Store
+    from tiltyard.table.fragment_reuse import FragmentReuse
     from tiltyard.table.snapshot import Snapshot
 
 SEGMENT_BYTES = 512
@@ -51,6 +54,9 @@ class Segment:
     """Physical rows of each of `fragments`."""
     _places: tuple[Addresses, Addresses] | None = field(repr=False)
     """Where the index holds row ids that are not addresses: live ids, ascending, and the address of each."""
+    _reuse: FragmentReuse | None = field(repr=False)
+    """Where rows went whose addresses the index holds, if a compaction left it as it was."""
+    _type: pa.DataType = field(repr=False)
     _store: Store = field(repr=False)
     _directory: str = field(repr=False)
     _session: Session = field(repr=False)
@@ -59,7 +65,10 @@ class Segment:
         """The open index. Raises `CorruptFile`, `ObjectNotFound`, `UnsupportedFeature`, with what to do."""
         sizes = {file.path: file.size for file in self.entry.files}
         try:
-            return open_btree(self._store, self._directory, self._session, sizes=sizes)
+            found = open_btree(self._store, self._directory, self._session, sizes=sizes)
+            if found.type != self._type:
+                raise CorruptFile(f"it holds {found.type}, the column is {self._type}", self._directory)
+            return found
         except (CorruptFile, ObjectNotFound, UnsupportedFeature) as error:
             raise self.advised(error) from error
 
@@ -71,8 +80,8 @@ class Segment:
             found = tree.search(query)
         except (CorruptFile, ObjectNotFound) as error:
             raise self.advised(error) from error
-        kept = self.addresses(found[self.covered(found)])
-        return np.sort(kept) if self.translates else kept
+        located = self.located(found)[1]
+        return np.sort(located) if self._places is not None or self._reuse is not None else located
 
     def find(self, keys: pa.Array) -> tuple[npt.NDArray[np.int64], Addresses]:
         """Rows of `fragments` by key: positions in `keys` (int64) and the address (uint64) of a row beside
@@ -82,32 +91,28 @@ class Segment:
             positions, ids = tree.find(keys)
         except (CorruptFile, ObjectNotFound) as error:
             raise self.advised(error) from error
-        keep = self.covered(ids)
-        return positions[keep], self.addresses(ids[keep])
+        keep, addresses = self.located(ids)
+        return positions[keep], addresses
 
     def estimate(self, query: ColumnQuery) -> int:
         """An upper bound of the rows that `search` gives, from the page lookup alone."""
         return self.tree().estimate(query)
 
-    def covered(self, ids: Addresses) -> npt.NDArray[np.bool_]:
-        """Which ids of the index are of rows that it still answers for; of dead rows either answer."""
-        if self._places is None:
-            return self._covered(ids)
-        known = self._places[0]
-        at = np.minimum(np.searchsorted(known, ids), max(len(known) - 1, 0))
-        return known[at] == ids if len(known) else np.zeros(len(ids), np.bool_)
-
-    @property
-    def translates(self) -> bool:
-        """Whether the index holds row ids that are not addresses."""
-        return self._places is not None
-
-    def addresses(self, ids: Addresses) -> Addresses:
-        """The addresses of covered rows by the ids that the index holds."""
-        if self._places is None:
-            return ids
-        known, addresses = self._places
-        return addresses[np.searchsorted(known, ids)]
+    def located(self, ids: Addresses) -> tuple[npt.NDArray[np.bool_], Addresses]:
+        """Which ids of the index are of rows that it still answers for, and where those rows are now (uint64
+        addresses). Ids of deleted rows may be among them where they are addresses."""
+        if self._places is not None:
+            known, addresses = self._places
+            at = np.minimum(np.searchsorted(known, ids), max(len(known) - 1, 0))
+            keep = known[at] == ids if len(known) else np.zeros(len(ids), np.bool_)
+            return keep, addresses[at[keep]]
+        if self._reuse is None:
+            inside = self._covered(ids)
+            return inside, ids[inside]
+        keep, now = self._reuse.translate(ids)
+        inside = self._covered(now)
+        keep[np.flatnonzero(keep)[~inside]] = False
+        return keep, now[inside]
 
     def _covered(self, addresses: Addresses) -> npt.NDArray[np.bool_]:
         if not len(self.fragments):
@@ -178,11 +183,31 @@ def segment_of(snapshot: Snapshot, entry: IndexMetadata) -> Segment:
     return segment
 
 
+def covered_now(snapshot: Snapshot, entry: IndexMetadata) -> frozenset[int]:
+    """The fragments that a segment answers for: those that its entry names and, where compactions left notes
+    of where rows went, their successors. Vanished fragments may be among them."""
+    covered = covered_fragments(entry) or frozenset()
+    reuse = _reuse(snapshot)
+    return covered if reuse is None else reuse.covered(covered)
+
+
+def _reuse(snapshot: Snapshot) -> FragmentReuse | None:
+    """The notes of a version; None also where they cannot be read: then new fragments count as not
+    indexed."""
+    if all(entry.name != FRAGMENT_REUSE for entry in snapshot.manifest.indices):
+        return None
+    from tiltyard.table.fragment_reuse import reuse_of
+
+    with suppress(CorruptFile, UnsupportedFeature):
+        return reuse_of(snapshot)
+    return None
+
+
 def _segment(snapshot: Snapshot, entry: IndexMetadata) -> Segment:
-    covered = entry.fragment_ids()
+    covered = np.array(sorted(covered_now(snapshot, entry)), np.uint32)
     fragments = snapshot.fragments
     ids = np.asarray(fragments.ids).astype(np.uint32)
-    keep = np.isin(ids, np.empty(0, np.uint32) if covered is None else covered)
+    keep = np.isin(ids, covered)
     order = np.argsort(ids[keep], kind="stable")
     live = ids[keep][order]
     rows = np.asarray(fragments.physical_rows).astype(np.uint64)[keep][order]
@@ -196,7 +221,9 @@ def _segment(snapshot: Snapshot, entry: IndexMetadata) -> Segment:
         directory = directory if is_root else entry.uuid
     translated = uses_stable_row_ids(snapshot.manifest) and not stores_addresses(entry)
     places = _places(snapshot, live) if translated else None
-    return Segment(entry, live, rows, places, store, directory, snapshot.session)
+    kind = snapshot.schema.by_id(entry.fields[0]).arrow_type
+    reuse = None if translated else _reuse(snapshot)
+    return Segment(entry, live, rows, places, reuse, kind, store, directory, snapshot.session)
 
 
 def _places(snapshot: Snapshot, fragments: npt.NDArray[np.uint32]) -> tuple[Addresses, Addresses]:

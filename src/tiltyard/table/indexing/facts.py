@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tiltyard.format.index_metadata import IndexMetadata
 from tiltyard.table.index_entries import is_btree, kind_of
-from tiltyard.table.index_segments import is_usable, segment_of
+from tiltyard.table.index_segments import covered_now, is_usable, segment_of
 from tiltyard.table.indexing.create import entries_named
 from tiltyard.table.indexing.source import path_of
 from tiltyard.table.row_counts import live_rows
@@ -89,7 +89,7 @@ def indices(snapshot: Snapshot, *, with_system: bool = False) -> list[IndexFacts
 
 def _facts(snapshot: Snapshot, name: str, entries: list[IndexMetadata], live: dict[int, int]) -> IndexFacts:
     first = entries[0]
-    segments = tuple(_segment_facts(entry) for entry in entries)
+    segments = tuple(_segment_facts(snapshot, entry) for entry in entries)
     covered = frozenset[int]().union(*(segment.fragment_ids for segment in segments))
     indexed = sum(rows for id, rows in live.items() if id in covered)
     schema = snapshot.schema
@@ -106,12 +106,11 @@ def _facts(snapshot: Snapshot, name: str, entries: list[IndexMetadata], live: di
     )
 
 
-def _segment_facts(entry: IndexMetadata) -> SegmentFacts:
-    ids = entry.fragment_ids()
+def _segment_facts(snapshot: Snapshot, entry: IndexMetadata) -> SegmentFacts:
     created = entry.created_at
     return SegmentFacts(
         entry.uuid,
-        frozenset() if ids is None else frozenset(ids.tolist()),
+        covered_now(snapshot, entry),
         entry.dataset_version,
         entry.index_version or 0,
         None if created is None else datetime.fromtimestamp(created / 1000, UTC),
@@ -138,7 +137,7 @@ def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
     """
     entries = entries_named(snapshot, name)
     live = dict(zip(snapshot.fragments.ids.tolist(), live_rows(snapshot).tolist(), strict=True))
-    covered = [_segment_facts(entry).fragment_ids & live.keys() for entry in entries]
+    covered = [covered_now(snapshot, entry) & live.keys() for entry in entries]
     every = frozenset[int]().union(*covered)
     segments = [_segment_statistics(snapshot, entry) for entry in entries]
     indexed = sum(live[id] for id in every)

@@ -16,7 +16,7 @@ from tiltyard.format.flags import uses_stable_row_ids
 from tiltyard.format.names import index_directory
 from tiltyard.format.operations import RewrittenIndex
 from tiltyard.index.btree.written import remap
-from tiltyard.table.index_entries import stores_addresses
+from tiltyard.table.index_entries import covered_fragments, stores_addresses
 from tiltyard.table.index_segments import Segment, is_usable, segment_of
 from tiltyard.table.indexing.source import discard_segments
 from tiltyard.table.system_columns import FRAGMENT_SHIFT
@@ -59,37 +59,39 @@ def remap_indices(
     """Write the segments that hold addresses of rewritten fragments anew, and name them for a Rewrite.
 
     `groups`: pairs of (ids of fragments that were rewritten together, ids of those in their place). Segments
-    of other kinds, those that cover none of the fragments and those whose files are damaged are left as they
-    are: a version after the rewrite scans what they no longer answer for. On failure nothing is left;
+    of other kinds, those whose entries name none of the fragments and those whose files are damaged are left
+    as they are: a version after the rewrite scans what they no longer answer for. On failure nothing is left;
     `discard_remapped` takes away what a commit did not take.
     """
-    rewritten = np.array(sorted(id for old, _ in groups for id in old), np.uint32)
+    rewritten = frozenset(id for old, _ in groups for id in old)
     stable = uses_stable_row_ids(snapshot.manifest)
     made: list[RewrittenIndex] = []
     with _or_nothing(snapshot, made):
         for entry in snapshot.manifest.indices:
             if not is_usable(entry) or (stable and not stores_addresses(entry)):
                 continue
-            segment = segment_of(snapshot, entry)
-            if not np.isin(segment.fragments, rewritten).any():
+            if not rewritten & (covered_fragments(entry) or frozenset()):
                 continue
-            new = _remapped(snapshot, segment, moves, rewritten)
+            new = _remapped(snapshot, segment_of(snapshot, entry), moves, rewritten)
             if new is not None:
                 made.append(new)
     return made
 
 
 def _remapped(
-    snapshot: Snapshot, segment: Segment, moves: Moves, rewritten: npt.NDArray[np.uint32]
+    snapshot: Snapshot, segment: Segment, moves: Moves, rewritten: frozenset[int]
 ) -> RewrittenIndex | None:
+    old = np.array(sorted(rewritten), np.uint32)
+
     def kept(ids: Addresses) -> tuple[npt.NDArray[np.bool_] | None, Addresses]:
-        keep = segment.covered(ids)
-        at = np.flatnonzero(keep & np.isin((ids >> _SHIFT).astype(np.uint32), rewritten))
-        found, new = moves.moved(ids[at])
-        keep[at[~found]] = False
-        moved = ids.copy()
-        moved[at[found]] = new
-        return keep, moved[keep]
+        keep, now = segment.located(ids)
+        at = np.flatnonzero(np.isin((now >> _SHIFT).astype(np.uint32), old))
+        found, new = moves.moved(now[at])
+        now[at[found]] = new
+        stays = np.ones(len(now), np.bool_)
+        stays[at[~found]] = False
+        keep[np.flatnonzero(keep)[~stays]] = False
+        return keep, now[stays]
 
     entry = segment.entry
     uuid = str(runtime.uuid4())

@@ -16,12 +16,11 @@ import numpy.typing as npt
 
 from tiltyard import runtime
 from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound, UnsupportedFeature
-from tiltyard.format.index_metadata import FRAGMENT_REUSE, IndexMetadata
+from tiltyard.format.index_metadata import IndexMetadata
 from tiltyard.format.names import index_directory
 from tiltyard.index.btree.written import DEFAULT_LIMITS, BuildLimits, merge
 from tiltyard.table.deletions import load_deletions, without_deleted
-from tiltyard.table.index_entries import covered_fragments
-from tiltyard.table.index_segments import Segment, is_usable, segment_of
+from tiltyard.table.index_segments import Segment, covered_now, is_usable, segment_of
 from tiltyard.table.indexing.create import build_entry, entries_named
 from tiltyard.table.indexing.facts import type_name
 from tiltyard.table.indexing.source import (
@@ -160,12 +159,8 @@ def _plan(
     every = frozenset(int(id) for id in snapshot.fragments.ids)
     if retrain:
         return _Plan(name, field, tuple(segments), tuple(sorted(every)))
-    covered = frozenset[int]().union(*(covered_fragments(entry) or () for entry in segments))
+    covered = frozenset[int]().union(*(covered_now(snapshot, entry) for entry in segments))
     fresh = every - covered
-    if any(entry.name == FRAGMENT_REUSE for entry in snapshot.manifest.indices):
-        # Readers that translate addresses count moved fragments to the segments that covered them before:
-        # two segments must not both answer for them.
-        merged = len(segments) if fresh else merged
     count = DEFAULT_MERGE if merged is None else merged
     old = tuple(segments[len(segments) - min(count, len(segments)) :])
     if not fresh and len(old) < 2:
@@ -203,18 +198,16 @@ def _live_rows(
     snapshot: Snapshot, segment: Segment, ids: Addresses
 ) -> tuple[npt.NDArray[np.bool_] | None, Addresses]:
     """Which rows of an old segment a new one takes over, and their addresses."""
-    keep = segment.covered(ids)
-    if segment.translates:
-        return keep, segment.addresses(ids[keep])
-    owners = (ids >> np.uint64(FRAGMENT_SHIFT)).astype(np.int64)
+    keep, now = segment.located(ids)
+    owners = (now >> np.uint64(FRAGMENT_SHIFT)).astype(np.int64)
+    live = np.ones(len(now), np.bool_)
     for id in segment.fragments.tolist():
         fragment = snapshot.fragment(id)
         deleted = None if fragment is None else load_deletions(snapshot, fragment)
         if deleted is None:
             continue
         here = np.flatnonzero(owners == id)
-        offsets = (ids[here] & np.uint64((1 << FRAGMENT_SHIFT) - 1)).astype(np.int64)
-        keep[here[~without_deleted(deleted, offsets)]] = False
-    if keep.all():
-        return None, ids
-    return keep, ids[keep]
+        offsets = (now[here] & np.uint64((1 << FRAGMENT_SHIFT) - 1)).astype(np.int64)
+        live[here[~without_deleted(deleted, offsets)]] = False
+    keep[np.flatnonzero(keep)[~live]] = False
+    return (None if keep.all() else keep), now[live]
