@@ -55,6 +55,7 @@ from tiltyard.session import Session
 from tiltyard.store import Created, Store
 from tiltyard.table import foreign
 from tiltyard.table.apply import NewTable, apply
+from tiltyard.table.back_off import back_off
 from tiltyard.table.catching_up import CatchingUp, OwnFiles, made_durable, members
 from tiltyard.table.cleanup.against_commits import check_after, check_before
 from tiltyard.table.cleanup.auto import after_commit
@@ -108,10 +109,6 @@ counts).
 
 STALLED_BYTES = 64
 """What a remembered wait is accounted as in the session's cache."""
-
-MAX_BACKOFF_SECONDS = 0.25
-MIN_BACKOFF_UNIT_SECONDS = 0.002
-MAX_BACKOFF_DOUBLINGS = 6
 
 
 def commit(
@@ -312,7 +309,7 @@ class _Commit:
                     f"{spent:.1f} s, and {catching_up.rows_lost} times they had changed the "
                     "fragments that it changes; nothing was committed"
                 )
-            _back_off(now - self.looked_at, lost_slots)
+            back_off(now - self.looked_at, lost_slots)
 
     def _round(self, catching_up: CatchingUp, lost_slots: int) -> Snapshot | None:
         """One round; None when another writer took the version."""
@@ -599,11 +596,3 @@ class _Commit:
         # Whoever saw the version in the meantime may build on it at any time.
         error.files_referenced = True
         return error
-
-
-def _back_off(spent: float, lost: int) -> None:
-    """Sleep for a random while that grows with the rounds lost, in units of what a round took after its turn
-    had come.
-    """
-    span = max(spent, MIN_BACKOFF_UNIT_SECONDS) * 2 ** min(lost, MAX_BACKOFF_DOUBLINGS)
-    runtime.sleep(min(runtime.random().uniform(0, span), MAX_BACKOFF_SECONDS))
