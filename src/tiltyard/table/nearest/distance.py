@@ -29,6 +29,9 @@ PART_BYTES = 1 << 20
 """Bytes of vectors that are converted or compared at once where the product cannot run on them as they are.
 """
 
+FEW_QUERIES = 8
+"""Query vectors that are multiplied one after another; more of them are a product of matrices."""
+
 SMALLEST_NORM = 1e-25
 LARGEST_NORM = 1e35
 """Squared lengths outside these say nothing reliable in float32: such rows are always computed exactly."""
@@ -46,14 +49,21 @@ UNDERFLOW = 1e-30
 def products(block: Vectors, queries: Vectors) -> npt.NDArray[np.floating]:
     """x.q of every vector (rows, n) and query (m, n): (rows, m)."""
     if block.dtype != np.float16:
-        with np.errstate(all="ignore"):
-            return np.dot(block, queries[0])[:, None] if len(queries) == 1 else block @ queries.T
+        return _products(block, queries)
     found = np.empty((len(block), len(queries)), dtype=np.float32)
-    wide = queries.astype(np.float32).T
-    with np.errstate(all="ignore"):
-        for part in _parts(block):
-            found[part] = block[part].astype(np.float32) @ wide
+    wide = queries.astype(np.float32)
+    for part in _parts(block):
+        found[part] = _products(block[part].astype(np.float32), wide)
     return found
+
+
+def _products(block: Vectors, queries: Vectors) -> npt.NDArray[np.floating]:
+    with np.errstate(all="ignore"):
+        if len(queries) > FEW_QUERIES:
+            return block @ queries.T
+        # Not by BLAS, whose threads wait for each other: as fast on an idle machine, many times faster on a
+        # busy one.
+        return np.stack([np.einsum("ij,j->i", block, query) for query in queries], axis=1)
 
 
 def squared_norms(block: Vectors) -> npt.NDArray[np.floating]:

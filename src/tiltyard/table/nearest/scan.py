@@ -93,7 +93,7 @@ class NearestScan:
         rows = self._sliced(self._rows())
         return self._read(rows)
 
-    def batches(self) -> Iterator[Any]:
+    def batches(self, *, apart: bool = False) -> Iterator[Any]:
         """The rows as `pa.RecordBatch`es, never empty, at most `batch_rows` rows each."""
         for batch in self.table().combine_chunks().to_batches(max_chunksize=self.request.batch_rows):
             if batch.num_rows:
