@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from tiltyard.dataset import arguments
 from tiltyard.dataset.fragment_session import FragmentSession
-from tiltyard.dataset.handle import open_root, refuse, session_of
+from tiltyard.dataset.handle import locked, open_root, refuse, session_of
 from tiltyard.dataset.metadata import DataFile, FragmentMetadata
 from tiltyard.dataset.not_yet import Named
 from tiltyard.dataset.operations import LanceOperation
@@ -148,7 +149,7 @@ class LanceFragment(Named):
         return FragmentSession(self._snapshot, self._fragment, wanted, row_address=bool(address))
 
     def validate(self, *, checksums: bool = False) -> None:
-        """Raise `CorruptFile` with all that is wrong with the fragment's files; see `LanceDataset.validate`."""
+        """Raise `CorruptFile` with all that is wrong with the fragment; see `LanceDataset.validate`."""
         from tiltyard.dataset.checking import raise_findings
         from tiltyard.table.verify import verify_snapshot
 
@@ -179,6 +180,36 @@ class LanceFragment(Named):
             return self.metadata
         changed = mark_deleted(self._snapshot, self._fragment, offsets)
         return None if changed is None else FragmentMetadata.from_fragment(changed)
+
+    # -- updating --------------------------------------------------------------------------------
+
+    def update_columns(
+        self,
+        data_obj: Any,
+        left_on: str = "_rowid",
+        right_on: str | None = None,
+        schema: Any = None,
+        *,
+        with_offsets: bool = False,
+    ) -> Any:
+        """The fragment with new values in some columns, uncommitted, and the ids of the fields that changed.
+
+        `data_obj` brings the columns and `right_on` (by default named as `left_on`), whose values are looked
+        for in this fragment's `left_on`: a column, or `_rowid` or `_rowaddr`. Rows without a partner keep
+        their values, of several partners the first counts. `with_offsets` adds the physical offsets of the
+        rows that had one, as a portable Roaring bitmap. Commit it with `LanceOperation.Update`.
+        """
+        from tiltyard.format.roaring import encode_roaring
+        from tiltyard.table.fragment_update import update_columns
+
+        left = arguments.text("left_on", left_on)
+        right = left if right_on is None else arguments.text("right_on", right_on)
+        with_offsets = arguments.flag("with_offsets", with_offsets)
+        arrow, batches = read_source(data_obj, schema)
+        data = pa.Table.from_batches(batches, arrow)
+        done = update_columns(self._snapshot, self._fragment, data, left, right)
+        found = FragmentMetadata.from_fragment(done.fragment), list(done.field_ids)
+        return (*found, encode_roaring(done.offsets)) if with_offsets else found
 
     # -- making ----------------------------------------------------------------------------------
 
@@ -242,13 +273,16 @@ def file_version(asked: str | None, snapshot: Snapshot | None) -> FileVersion:
     return FileVersion.parse(DEFAULT_VERSION)
 
 
-def place_of(destination: Any, storage_options: Any, session: Any) -> tuple[Store, Session, Snapshot | None]:
+def place_of(
+    destination: Any, storage_options: Any, session: Any, commit_lock: Any = None
+) -> tuple[Store, Session, Snapshot | None]:
     """Store, session and newest version (None: no table yet) of a URI, path or dataset."""
     if hasattr(destination, "_held"):
         if storage_options is not None:
             arguments.mapping("storage_options", storage_options)
-        return destination._store, destination._session, open_latest(destination._store, destination._session)
-    store, found = open_root(destination, storage_options), session_of(session)
+        store = locked(destination._store, commit_lock)
+        return store, destination._session, open_latest(store, destination._session)
+    store, found = open_root(destination, storage_options, commit_lock), session_of(session)
     try:
         return store, found, open_latest(store, found)
     except TableNotFound:

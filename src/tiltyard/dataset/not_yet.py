@@ -36,7 +36,7 @@ _DATASET = {
     _QUERIES: "join join_asof sort_by sql filter partition_expression fragment_ids",
 }
 _FRAGMENT = {
-    _COLUMNS: "merge merge_columns update_columns",
+    _COLUMNS: "merge merge_columns",
     _QUERIES: "partition_expression",
 }
 _SCANNER = {

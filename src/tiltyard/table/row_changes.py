@@ -185,21 +185,10 @@ class RowChanges:
         table's by default.
         """
         fragment = self._rewritten.get(fragment_id) or self._fragment(fragment_id)
-        path = data_path(data_file_name(runtime.uuid4().bytes))
         version = version or table_file_version(self.snapshot)
-        with FileWriter(self.snapshot.store, path, fields, version=version) as writer:
-            for batch in batches:
-                writer.write(batch)
-            if writer.rows != fragment.physical_rows:
-                raise InvalidInput(
-                    f"{writer.rows} rows were given to rewrite columns of fragment {fragment_id}, which has "
-                    f"{fragment.physical_rows}"
-                )
-            file = writer.close()
-        self._columns.append(path)
-        ids = frozenset(field.id for field in fields.walk())
-        files = (*(without_fields(each, ids) for each in fragment.files), file)
-        self._rewritten[fragment_id] = live_files(replace(fragment, files=files))
+        copy = rewritten_fragment(self.snapshot, fragment, fields, batches, version)
+        self._columns.append(data_path(copy.files[-1].path))
+        self._rewritten[fragment_id] = copy
         known = self._rewritten_offsets.get(fragment_id)
         self._rewritten_offsets[fragment_id] = union(known, offsets)
         self._rewritten_fields.update(dict.fromkeys(field.id for field in fields.walk()))
@@ -367,6 +356,27 @@ def stable_ids(snapshot: Snapshot, addresses: Addresses) -> Addresses:
     return ids
 
 
+def rewritten_fragment(
+    snapshot: Snapshot, fragment: Fragment, fields: Schema, batches: Iterable[Any], version: FileVersion
+) -> Fragment:
+    """The fragment with some columns from a new data file, the last of its files; see
+    `RowChanges.rewrite`.
+    """
+    path = data_path(data_file_name(runtime.uuid4().bytes))
+    with FileWriter(snapshot.store, path, fields, version=version) as writer:
+        for batch in batches:
+            writer.write(batch)
+        if writer.rows != fragment.physical_rows:
+            raise InvalidInput(
+                f"{writer.rows} rows were given to rewrite columns of fragment {fragment.id}, which has "
+                f"{fragment.physical_rows}"
+            )
+        file = writer.close()
+    ids = frozenset(field.id for field in fields.walk())
+    files = (*(without_fields(each, ids) for each in fragment.files), file)
+    return live_files(replace(fragment, files=files))
+
+
 def mark_deleted(snapshot: Snapshot, fragment: Fragment, offsets: Offsets) -> Fragment | None:
     """The fragment with these rows deleted too, its new deletion file durable; None when no row is left.
 
@@ -389,7 +399,8 @@ def mark_deleted(snapshot: Snapshot, fragment: Fragment, offsets: Offsets) -> Fr
             writer.commit()
     except StoreError as error:
         raise StoreError(
-            f"deletion file {path} of {snapshot.store.uri} could not be written ({error}); nothing was changed"
+            f"deletion file {path} of {snapshot.store.uri} could not be written ({error}); nothing was "
+            "changed"
         ) from error
     return replace(fragment, deletion=deletion)
 
@@ -408,6 +419,7 @@ __all__ = [
     "RowChanges",
     "mark_deleted",
     "replanned",
+    "rewritten_fragment",
     "stable_ids",
     "table_file_version",
 ]

@@ -90,6 +90,17 @@ def read_touched(
             yield from found
 
 
+def scattered(before: Any, at: npt.NDArray[np.int64], values: Any) -> Any:
+    """The array `before` with `values` at the positions `at` (ascending), whatever its type."""
+    if len(at) == 0:
+        return before
+    if len(at) == len(before):
+        return values
+    source = np.arange(len(before), dtype=np.int64)
+    source[at] = np.arange(len(before), len(before) + len(at))
+    return pa.concat_arrays([before, values]).take(pa.array(source))
+
+
 def _rows(offsets: Offsets) -> slice | npt.NDArray[np.int64]:
     first, last = int(offsets[0]), int(offsets[-1])
     if last - first == len(offsets) - 1:

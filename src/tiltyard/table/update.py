@@ -24,7 +24,7 @@ from tiltyard.table.plan import estimated_row_bytes
 from tiltyard.table.replanning import CONFLICT_RETRIES, RETRY_SECONDS, replanned
 from tiltyard.table.row_changes import NewRows, RowChanges, table_file_version
 from tiltyard.table.scan import Scan, ScanRequest
-from tiltyard.table.touched_rows import TouchedRows, read_touched
+from tiltyard.table.touched_rows import TouchedRows, read_touched, scattered
 from tiltyard.table.write import WriteOptions
 
 if TYPE_CHECKING:
@@ -168,19 +168,11 @@ def _scattered(touched: TouchedRows, assignments: Assignments, columns: Schema, 
     """
     batch = touched.batch
     before = _columns(batch)
-    rows = len(touched.offsets)
-    if len(offsets) == 0:
-        changed = {field.name: before[field.name] for field in columns.fields}
-    elif len(offsets) == rows:
-        changed = assignments.apply(before, batch)
-    else:
-        at = (offsets - touched.offsets[0]).astype(np.int64)
-        some = batch.take(pa.array(at))
-        source = np.arange(rows, dtype=np.int64)
-        source[at] = np.arange(rows, rows + len(at))
-        picked = pa.array(source)
-        changed = {
-            name: pa.concat_arrays([before[name], array]).take(picked)
-            for name, array in assignments.apply(_columns(some), some).items()
-        }
-    return pa.RecordBatch.from_arrays([changed[name] for name in columns.names], schema=columns.arrow)
+    at = (offsets - touched.offsets[0]).astype(np.int64)
+    some = batch if len(at) == batch.num_rows else batch.take(pa.array(at))
+    changed = assignments.apply(_columns(some), some) if len(at) else {}
+    arrays = [
+        scattered(before[name], at, changed[name]) if name in changed else before[name]
+        for name in columns.names
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=columns.arrow)
