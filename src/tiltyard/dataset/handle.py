@@ -113,14 +113,29 @@ class Handle:
         return self._snapshot.version
 
 
-def open_root(uri: Any, storage_options: Mapping[str, Any] | None) -> Store:
-    """The store at a path or URI. Raises `InvalidUri` for anything else."""
+def open_root(uri: Any, storage_options: Mapping[str, Any] | None, commit_lock: Any = None) -> Store:
+    """The store at a path or URI, with a lock around its commits. Raises `InvalidUri` for anything else."""
     if isinstance(uri, os.PathLike):
         uri = os.fspath(uri)
     if not isinstance(uri, str) or not uri:
         raise InvalidUri(f"a table's location is a path or URI, found {arguments.shown(uri)}")
     options = None if storage_options is None else arguments.mapping("storage_options", storage_options)
-    return open_store(arguments.text("the location", uri), options)
+    return locked(open_store(arguments.text("the location", uri), options), commit_lock)
+
+
+def locked(store: Store, commit_lock: Any) -> Store:
+    """The store with a caller's lock around its commits: a function of the version, giving a context manager;
+    None for no lock.
+    """
+    if commit_lock is None:
+        return store
+    if not callable(commit_lock):
+        raise arguments.wrong(
+            "commit_lock", "a function of the version that gives a context manager", commit_lock
+        )
+    from tiltyard.table.commit_lock import under_lock
+
+    return under_lock(store, commit_lock)
 
 
 def session_of(session: Any, index_bytes: int | None = None, metadata_bytes: int | None = None) -> Session:

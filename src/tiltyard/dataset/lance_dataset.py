@@ -59,7 +59,6 @@ class LanceDataset(
         sizes in bytes give the handle a session of its own, unless one is given.
         """
         refuse(
-            commit_lock=commit_lock,
             serialized_manifest=serialized_manifest,
             namespace_client=namespace_client,
             table_id=table_id,
@@ -77,7 +76,7 @@ class LanceDataset(
             )
         if version is not None and asof is not None:
             raise InvalidInput("give at most one of version and asof")
-        root = open_root(uri, storage_options)
+        root = open_root(uri, storage_options, commit_lock)
         found = session_of(session, index_cache_size_bytes, metadata_cache_size_bytes)
         try:
             if version is None or isinstance(version, str):
@@ -108,6 +107,11 @@ class LanceDataset(
             raise InvalidInput(
                 f"{self._root.uri} lives in the memory of this process and cannot be pickled: no other "
                 "process could open it. Write the table to a directory, or send its rows"
+            )
+        if hasattr(self._root, "release_lock"):
+            raise InvalidInput(
+                f"this handle of {self._root.uri} commits under a lock of this process and cannot be "
+                "pickled: open the table again where it is needed, with a lock that all share"
             )
         return _reopened, (
             self._root.uri,

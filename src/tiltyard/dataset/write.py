@@ -99,7 +99,6 @@ def write_dataset(
     and what a commit raises. `max_rows_per_group`, `data_cache_bytes` and `max_page_bytes` have no effect.
     """
     refuse(
-        commit_lock=commit_lock,
         use_legacy_format=use_legacy_format,
         initial_bases=initial_bases,
         target_bases=target_bases,
@@ -125,7 +124,7 @@ def write_dataset(
     told = None if progress is None else ToldProgress(progress)
     properties = with_message(transaction_properties, commit_message)
     rows, size = file_bounds(max_rows_per_file, max_bytes_per_file)
-    store, found, snapshot = place_of(uri, storage_options, session)
+    store, found, snapshot = place_of(uri, storage_options, session, commit_lock)
     if mode == "create" and snapshot is not None:
         raise TableAlreadyExists(f"Dataset already exists: {store.uri}; append to or overwrite it instead")
     version = file_version(data_storage_version, None if mode == "overwrite" else snapshot)

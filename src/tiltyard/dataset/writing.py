@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tiltyard import runtime
 from tiltyard.dataset import arguments
-from tiltyard.dataset.handle import Handle, open_root, refuse, session_of
+from tiltyard.dataset.handle import Handle, locked, open_root, refuse, session_of
 from tiltyard.dataset.operations import LanceOperation, operation_to_fact
 from tiltyard.dataset.transaction import MAX_VERSION, Transaction, with_message
 from tiltyard.errors import InvalidInput, TableNotFound, UnsupportedFeature
@@ -173,7 +173,6 @@ class WriteFace(Handle):
         `InvalidInput`.
         """
         refuse(
-            commit_lock=commit_lock,
             detached=detached,
             namespace_client=namespace_client,
             table_id=table_id,
@@ -188,7 +187,7 @@ class WriteFace(Handle):
         )
         old_names = arguments.maybe_flag("enable_v2_manifest_paths", enable_v2_manifest_paths) is False
         stable_row_ids = bool(arguments.maybe_flag("enable_stable_row_ids", enable_stable_row_ids))
-        store, found = _place(base_uri, storage_options, session)
+        store, found = _place(base_uri, storage_options, session, commit_lock)
         transaction = _raw_transaction(operation, read_version, commit_message)
         fact = transaction.to_fact()
         after = table_commit.commit(
@@ -260,10 +259,10 @@ class WriteFace(Handle):
         store.delete_tree("")
 
 
-def _place(destination: Any, storage_options: Any, session: Any) -> tuple[Any, Any]:
+def _place(destination: Any, storage_options: Any, session: Any, commit_lock: Any) -> tuple[Any, Any]:
     if hasattr(destination, "_held"):
-        return destination._store, destination._session
-    return open_root(destination, storage_options), session_of(session)
+        return locked(destination._store, commit_lock), destination._session
+    return open_root(destination, storage_options, commit_lock), session_of(session)
 
 
 def _raw_transaction(operation: Any, read_version: int | None, message: str | None) -> Transaction:
