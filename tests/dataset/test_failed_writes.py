@@ -13,6 +13,7 @@ import pytest
 
 import tiltyard.lance as lance
 from tiltyard.errors import InvalidInput, OutcomeUnknown, StoreError, TiltyardError
+from tiltyard.table import update as update_module
 from tiltyard.testing.faults import Fault, FaultyPort, Plan, Rule, port_installed
 
 TABLE = pa.table({"n": range(10), "s": [f"row {n}" for n in range(10)]})
@@ -83,6 +84,25 @@ def test_a_delete_that_definitely_failed_leaves_no_file_and_names_the_cause(tmp_
         assert isinstance(error, StoreError)
         assert "No space left" in str(error)
         assert lance.dataset(str(place)).count_rows() == 10
+
+
+@pytest.mark.parametrize("share", [0.0, 2.0], ids=["columns", "rows"])
+def test_an_update_that_definitely_failed_leaves_no_file(
+    share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("COLUMN_REWRITE_ROWS", "COLUMN_REWRITE_SHARE", "COLUMN_REWRITE_GAIN"):
+        monkeypatch.setattr(update_module, name, share)
+
+    def make(place: Path) -> Callable[[], Any]:
+        lance.write_dataset(TABLE, str(place), max_rows_per_file=4)
+        return lambda: lance.dataset(str(place)).update({"s": "'new'"}, "n % 2 = 1")
+
+    found = list(failures(make, tmp_path))
+    assert len(found) > 3
+    for place, error in found:
+        assert isinstance(error, StoreError)
+        assert "No space left" in str(error)
+        assert lance.dataset(str(place)).to_table().equals(TABLE)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import tiltyard.lance as lance
@@ -79,6 +80,15 @@ def test_a_stale_handle_deletes_what_came_after_it(path: str) -> None:
     assert ids(path) == list(range(20))
     old = lance.dataset(path, version=1)
     assert old.delete("id = 100") == {"num_deleted_rows": 0}
+
+
+def test_an_arrow_expression_deletes_too_and_the_transaction_says_it_in_sql(path: str, peer: Peer) -> None:
+    ds = lance.dataset(path)
+    assert ds.delete((pc.field("id") > 3) & (pc.field("id") <= 6)) == {"num_deleted_rows": 3}
+    predicate = ds.read_transaction(2).operation.predicate
+    assert peer("lance.dataset(p, version=1).count_rows(w)", p=path, w=predicate) == 3
+    with pytest.raises(InvalidExpression):
+        ds.delete(pc.field("id") + 1)
 
 
 def test_bad_sql_changes_nothing(path: str) -> None:

@@ -33,22 +33,19 @@ class WriteFace(Handle):
 
     def delete(
         self,
-        predicate: str,
+        predicate: Any,
         *,
         conflict_retries: int = CONFLICT_RETRIES,
         retry_timeout: timedelta | float = RETRY_SECONDS,
     ) -> dict[str, int]:
-        """Delete the rows for which `predicate` (SQL) is true, decided on the newest version whatever this
-        handle shows. Gives `{"num_deleted_rows": n}`.
+        """Delete the rows for which `predicate` (SQL or an Arrow expression) is true, decided on the newest
+        version whatever this handle shows. Gives `{"num_deleted_rows": n}`.
 
         A conflict with another writer on the same rows decides anew, at most `conflict_retries` times and
         until `retry_timeout` (seconds, or a `timedelta`) is over; then raises `TooMuchContention`.
         """
-        if hasattr(predicate, "to_substrait"):
-            raise UnsupportedFeature(
-                "an Arrow expression as predicate is not supported; write it as SQL text"
-            )
-        arguments.text("predicate", predicate)
+        if not hasattr(predicate, "to_substrait"):
+            arguments.text("predicate", predicate)
         done = delete(
             self._store,
             self._session,

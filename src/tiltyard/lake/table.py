@@ -222,8 +222,8 @@ class Table:
         self._refuse_pinned("dedupe")
         return self._ds.dedupe(on, keep=keep)["num_deleted_rows"]
 
-    def delete(self, where: str) -> int:
-        """Delete the rows for which the SQL is true; how many they were."""
+    def delete(self, where: Any) -> int:
+        """Delete the rows for which the SQL (or Arrow expression) is true; how many they were."""
         self._refuse_pinned("delete")
         return self._ds.delete(where)["num_deleted_rows"]
 

@@ -33,23 +33,25 @@ class Deleted:
 def delete(
     store: Store,
     session: Session,
-    predicate: str,
+    predicate: Any,
     *,
     conflict_retries: int = CONFLICT_RETRIES,
     retry_seconds: float = RETRY_SECONDS,
     properties: Mapping[str, str] | None = None,
 ) -> Deleted:
-    """Delete the rows of the newest version for which `predicate` (SQL) is true.
+    """Delete the rows of the newest version for which `predicate` (SQL or an Arrow expression) is true.
 
     Commits also when no row matches. A conflict on the same rows plans again on the newest version; see
     `replanned`. Raises `InvalidExpression` for bad SQL, before anything is written.
     """
 
     def attempt(snapshot: Snapshot) -> Deleted:
-        found = Scan(snapshot, ScanRequest(columns=[], where=predicate)).offsets()
+        scan = Scan(snapshot, ScanRequest(columns=[], where=predicate))
+        assert scan.predicate is not None
+        text = predicate if isinstance(predicate, str) else scan.predicate.sql
         with RowChanges(snapshot) as changes:
-            changes.take_away(found)
-            after = changes.commit(changes.deleting(predicate), properties=properties)
+            changes.take_away(scan.offsets())
+            after = changes.commit(changes.deleting(text), properties=properties)
         return Deleted(after, changes.rows_taken)
 
     return replanned(
