@@ -238,9 +238,12 @@ def test_zombie_that_won_a_version_in_a_hole_takes_it_back(store: Store, hinted:
             store.write_hint(names.HINT_PATH, names.hint_body(1))
         return where.create(path, data)
 
+    plan = Plan()
     with pytest.raises(RetryableConflict, match="below version 5") as caught:
-        append(base, "zombie", publish=publish)
+        append(base, "zombie", FaultyStore(store, plan), publish=publish)
     assert caught.value.files_referenced
+    taken_back = [call for call, _ in plan.trace if call in ("delete", "sync_dir")]
+    assert taken_back == ["delete", "sync_dir"]  # or power loss brings the version back
     assert [location.version for location in list_versions(store)] == [1, 5]
     made = append(now(store), "again")
     assert made.version == 6

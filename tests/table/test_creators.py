@@ -15,7 +15,7 @@ from tiltyard.format import names
 from tiltyard.store import Created, Store, open_store
 from tiltyard.table.snapshot import Snapshot
 from tiltyard.table.versions import list_versions
-from tiltyard.testing.faults import FaultyStore, Plan
+from tiltyard.testing.faults import FaultyPort, FaultyStore, Plan, port_installed
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -40,6 +40,37 @@ def test_creator_under_old_names_makes_room_for_one_under_the_usual_ones(store: 
         racing(store, "V1", lambda: create(store, naming="V2"))
     assert caught.value.files_referenced
     assert [location.naming for location in list_versions(store)] == ["V2"]
+
+
+def test_making_room_is_durable_before_either_creator_has_its_answer(tmp_path: Path) -> None:
+    old, usual = Plan(), Plan()
+    with port_installed(FaultyPort(old)):
+        under_old = open_store(str(tmp_path / "t"))
+    with port_installed(FaultyPort(usual)):
+        under_usual = open_store(str(tmp_path / "t"))
+    won, both_stand = runtime.event(), runtime.event()
+    tasks: list[Any] = []
+
+    def first(where: Store, version: int, path: str, data: Any) -> Created:
+        answer = where.create(path, data)
+        won.set()
+        both_stand.wait()
+        return answer
+
+    def second(where: Store, version: int, path: str, data: Any) -> Created:
+        tasks.append(runtime.spawn(lambda: create(under_usual, naming="V2", publish=first)))
+        won.wait()
+        answer = where.create(path, data)
+        both_stand.set()
+        runtime.sleep(0.05)  # by now the first one waits for this one to make room
+        return answer
+
+    with pytest.raises(TableAlreadyExists):
+        create(under_old, naming="V1", publish=second)
+    assert tasks[0].join().location.naming == "V2"
+    for plan, last, syncs in ((old, "unlink", 1), (usual, "link_handle", 2)):
+        calls = [call for call, _ in plan.trace]
+        assert calls[calls.index(last) :].count("fsync_dir") == syncs
 
 
 @pytest.mark.parametrize("others", [1, 2])

@@ -588,6 +588,7 @@ class _Commit:
         """Take back a version that nobody would see, unless somebody has built on it already."""
         if not hole.built_on:
             self.store.delete(location.path)
+            self.store.sync_dir(names.VERSIONS_DIR)
         error = RetryableConflict(
             f"{self._named()} slept while others committed: version {location.version} was free again after "
             f"a cleanup, below version {hole.latest}, where nobody would see it. It was not committed; plan "

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tiltyard import runtime
+from tiltyard.format import names
 from tiltyard.format.names import Naming
 from tiltyard.store import Store
 from tiltyard.table.snapshot import Snapshot
@@ -35,10 +36,13 @@ def outlived_other_names(
     Waits for up to a second for others to make room. Raises StoreError.
     """
     deadline = runtime.monotonic() + ROOM_SECONDS
+    waited = False
     while True:
         found = list_names(store)
         others = [each for each in found if each.naming != made.naming]
         if not others:
+            if waited:  # durably, or power loss brings its name back beside ours
+                store.sync_dir(names.VERSIONS_DIR)
             return True
         if any(each.naming == made.naming and each.version > made.version for each in found):
             return True  # somebody has built on ours
@@ -47,5 +51,7 @@ def outlived_other_names(
             return True  # a migration gave it its other name
         if made.naming == "V1" or len(others) > 1 or runtime.monotonic() >= deadline:
             store.delete(made.path)
+            store.sync_dir(names.VERSIONS_DIR)
             return False
+        waited = True
         runtime.sleep(ROOM_POLL_SECONDS)
