@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tiltyard.lake.directory import Directory, connect
-from tiltyard.lake.table import Scan, Table, create_table, open_table
+from tiltyard.lake.scan import Scan
+from tiltyard.lake.table import Table, create_table, open_table
 
 __all__ = ["Directory", "Scan", "Table", "connect", "create_table", "open_table"]

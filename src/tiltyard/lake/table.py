@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,8 @@ import pyarrow as pa
 from tiltyard.dataset import LanceDataset, arguments, write_dataset
 from tiltyard.dataset.handle import LATEST, seconds_of
 from tiltyard.errors import InvalidInput, TableAlreadyExists, TiltyardError
+from tiltyard.lake.scan import Scan
+from tiltyard.table.nearest.query import DEFAULT_K
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -22,56 +24,9 @@ if TYPE_CHECKING:
 
 Columns = Sequence[str] | Mapping[str, str] | None
 
+HEAD_ROWS = 10
 COLUMNS_SHOWN = 20
 """How many columns the text form of a table lists."""
-
-
-class Scan:
-    """Some rows and columns of a table at one version, not yet read. It may be pickled."""
-
-    def __init__(
-        self,
-        ds: LanceDataset,
-        columns: Columns = None,
-        where: Any = None,
-        limit: int | None = None,
-        offset: int | None = None,
-    ) -> None:
-        self._ds = ds._pinned(ds._snapshot)
-        self._asked = (columns, where, limit, offset)
-        self._scanner = self._ds.scanner(columns, where, limit=limit, offset=offset)
-
-    def __repr__(self) -> str:
-        asked = zip(("columns", "where", "limit", "offset"), self._asked, strict=True)
-        told = [f"{name}={value!r}" for name, value in asked if value is not None]
-        return f"Scan({', '.join([repr(self._ds.uri), f'version={self._ds.version}', *told])})"
-
-    def __reduce__(self) -> Any:
-        return Scan, (self._ds, *self._asked)
-
-    @property
-    def schema(self) -> Any:
-        """The `pa.Schema` of the result."""
-        return self._scanner.projected_schema
-
-    def to_arrow(self) -> Any:
-        """Everything, as a `pa.Table`."""
-        return self._scanner.to_table()
-
-    def to_pandas(self) -> Any:
-        """Everything, as a `pandas.DataFrame`."""
-        return self._scanner.to_pandas()
-
-    def batches(self) -> Iterator[Any]:
-        """`pa.RecordBatch`es one after another, in bounded memory."""
-        return self._scanner.to_batches()
-
-    def count(self) -> int:
-        """How many rows."""
-        return self._scanner.count_rows()
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return self._scanner.__arrow_c_stream__(requested_schema)
 
 
 class Table:
@@ -270,12 +225,51 @@ class Table:
         where: Any = None,
         limit: int | None = None,
         offset: int | None = None,
+        *,
+        order_by: Any = None,
     ) -> Scan:
         """Rows for which `where` (SQL, or an Arrow expression) is true; `columns` are names and dotted
         paths, or a map from names to SQL expressions. Of the rows found the first `offset` are left out, at
-        most `limit` are given.
+        most `limit` are given. They come in table order, or sorted by `order_by`: a name, `(name, "desc")`,
+        or a list of them; nulls last.
         """
-        return Scan(self._ds, columns, where, limit, offset)
+        asked = {"columns": columns, "where": where, "limit": limit, "offset": offset, "order_by": order_by}
+        return Scan(self._ds, asked)
+
+    def search(
+        self,
+        vector: Any,
+        column: str | None = None,
+        k: int = DEFAULT_K,
+        *,
+        where: Any = None,
+        columns: Columns = None,
+        metric: str | None = None,
+        distance_range: tuple[float | None, float | None] | None = None,
+    ) -> Scan:
+        """The `k` rows whose vectors are nearest to `vector`, nearest first, with their `_distance`
+        (float32), among those for which `where` is true.
+
+        `column` may be left out where the table has one column of vectors. `metric`: `l2` (squared, the
+        default), `cosine`, `dot`; `hamming` for vectors of uint8. `distance_range`: (from, to), the latter
+        exclusive. For several vectors at once each has its k rows, and `query_index` says whose they are. The
+        search is exact. Raises `InvalidInput` and `WrongType` for what does not fit.
+        """
+        near = {"column": self._vector_column() if column is None else column, "q": vector, "k": k}
+        near |= _given({"metric": metric, "distance_range": distance_range})
+        return Scan(self._ds, {"columns": columns, "where": where, "nearest": near, "prefilter": True})
+
+    def head(self, rows: int = HEAD_ROWS, columns: Columns = None) -> Any:
+        """The first rows, as a `pa.Table`."""
+        return self.scan(columns, limit=arguments.whole("rows", rows)).to_arrow()
+
+    def _vector_column(self) -> str:
+        """The table's only column of vectors."""
+        found = [field.name for field in self.schema if pa.types.is_fixed_size_list(field.type)]
+        if len(found) != 1:
+            there = ", ".join(found) or "none"
+            raise InvalidInput(f"name the column to search; columns of vectors in {self.uri}: {there}")
+        return found[0]
 
     def take(self, rows: Any, columns: Columns = None) -> Any:
         """Rows by number, in the order given, as a `pa.Table`: a list, an array, a range or a slice."""
