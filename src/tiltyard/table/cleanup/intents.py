@@ -70,11 +70,16 @@ def renew(store: Store, intent: Intent) -> None:
     store.put(intent.path, _encoded(intent))
 
 
-def finish(store: Store, intent: Intent, versions: Iterable[int], keys: Iterable[str]) -> None:
-    """Replace the plan by what is gone now."""
-    gone = frozenset(keys)
+def finish(
+    store: Store, intent: Intent, versions: Iterable[int], gone: Iterable[str], failed: Iterable[str]
+) -> None:
+    """Replace the plan by what is gone now. With keys that could not be deleted it stays a plan, for the next
+    run.
+    """
+    left = frozenset(failed)
+    struck = left | frozenset(gone)
     done = Intent(
-        intent.path, frozenset(versions), intent.verified & gone, intent.others & gone, finished=True
+        intent.path, frozenset(versions), intent.verified & struck, intent.others & struck, finished=not left
     )
     store.put(intent.path, _encoded(done))
 

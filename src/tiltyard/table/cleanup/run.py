@@ -115,7 +115,8 @@ class _Run:
             raise
         self._delete_manifests(versions, intent)
         self._delete_files(files, intent)
-        intents.finish(self._store, intent, self.done.versions, self._keys_gone)
+        failed = {key_of(path) for path in self.done.failed} - {each.path for each in versions}
+        intents.finish(self._store, intent, self.done.versions, self._keys_gone, failed)
 
     # -- manifests --------------------------------------------------------------------------------
 
