@@ -109,6 +109,12 @@ class Outcomes:
         self.ended: dict[str, str] = {}
         self.reasons: dict[str, str] = {}
 
+    def pytest_runtest_setup(self) -> None:
+        """Spaces of `memory://name` last as long as the process here: each test begins without any."""
+        from tiltyard.store import memory
+
+        memory._SPACES.clear()
+
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.when == "call" or report.outcome != "passed":
             if self.ended.get(report.nodeid) != "failed":

@@ -60,7 +60,7 @@ _MODULE = {
     _WAL: """CompactedSsTable LsmPointLookupPlanner LsmScanner LsmVectorSearchPlanner ShardSnapshot
     ShardWriter
         ShardingField ShardingSpec evaluate_sharding_spec mem_wal""",
-    _STORES: "bytes_read_counter iops_counter io namespace",
+    _STORES: "io namespace",
     _QUERIES: "ExecutionPlan FFILanceTableProvider ScanStatistics",
     "logging and tracing": "log set_logger tracing otel simd_info",
 }

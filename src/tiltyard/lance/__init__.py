@@ -30,6 +30,7 @@ from tiltyard.dataset import (
 from tiltyard.lance import commit, fragment, progress, schema
 from tiltyard.lance import dataset as _dataset_module
 from tiltyard.session import Session
+from tiltyard.store.account import bytes_read_counter, iops_counter
 
 if TYPE_CHECKING:
     from typing import Any
@@ -51,9 +52,11 @@ __all__ = [
     "Session",
     "Transaction",
     "__version__",
+    "bytes_read_counter",
     "commit",
     "dataset",
     "fragment",
+    "iops_counter",
     "json_to_schema",
     "progress",
     "schema",

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tiltyard import runtime
 from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound, StoreError
+from tiltyard.store.account import READS
 from tiltyard.store.content import buffers_of
 from tiltyard.store.directory import Directory
 from tiltyard.store.exclusive import ExclusiveCreator
@@ -83,6 +84,7 @@ class LocalStore:
             raise self._directory.refusal(error, "read", path) from error
         finally:
             self._close(fd)
+        READS.add(length)
         return pa.py_buffer(data)
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[pa.Buffer]:
@@ -94,6 +96,7 @@ class LocalStore:
                 data = port.pread(fd, length, start) if start >= 0 and length >= 0 else b""
                 if len(data) != length or start < 0:
                     raise _outside(self.uri, path, start, length, port.fstat(fd).st_size)
+                READS.add(length)
                 out.append(pa.py_buffer(data))
         except (CorruptFile, StoreError):
             raise
@@ -111,8 +114,10 @@ class LocalStore:
                 data = port.pread(fd, size + 1, 0)  # one byte more shows a longer object without a stat
                 if len(data) != size:
                     raise _wrong_size(self.uri, path, size, port.fstat(fd).st_size)
+                READS.add(size)
                 return pa.py_buffer(data)
             found = self._size(fd, path)
+            READS.add(found)
             if size is not None and found != size:
                 raise _wrong_size(self.uri, path, size, found)
             if found >= MIN_MAP_BYTES and self.mapped and not self._remote():

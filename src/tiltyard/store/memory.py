@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tiltyard import runtime
 from tiltyard.errors import CorruptFile, InvalidInput, ObjectExists, ObjectNotFound
+from tiltyard.store.account import READS
 from tiltyard.store.content import buffers_of, flat
 from tiltyard.store.paths import checked, checked_dir, joined, parent_of
 from tiltyard.store.protocol import Created, Listing, Names, ObjectStat
@@ -109,6 +110,7 @@ class MemoryStore:
                 f"bytes {start} to {start + length} were asked for, but the object has {len(data)}",
                 f"{self.uri}/{path}",
             )
+        READS.add(length)
         return pa.py_buffer(memoryview(data)[start : start + length])
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> pa.Buffer:
@@ -123,6 +125,7 @@ class MemoryStore:
 
     def map(self, path: str, size: int | None = None) -> pa.Buffer:
         data = self._object(path).data
+        READS.add(len(data))
         if size is not None and size != len(data):
             raise CorruptFile(
                 f"the object has {len(data)} bytes where {size} were recorded", f"{self.uri}/{path}"

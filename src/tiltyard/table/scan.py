@@ -102,7 +102,7 @@ class Scan:
         self.projection = self._plain.projection
         if request.include_deleted and not {ROW_ID, ROW_ADDRESS} & set(self.projection.system):
             raise InvalidInput(
-                "include_deleted_rows needs the row id in the result: ask for it with with_row_id=True"
+                "include_deleted_rows needs the row id in the result, but with_row_id is false: say with_row_id=True"
             )
 
     @property
