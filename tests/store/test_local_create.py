@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -314,3 +315,23 @@ def test_creation_in_a_directory_that_was_removed_does_not_land_in_its_successor
     LocalStore(str(tmp_path / "t")).put("y", b"another table")
     assert store.create("x", b"1") is Created.NOT_DONE
     assert LocalStore(str(tmp_path / "t")).list_names() == ["y"]
+
+
+def test_an_interrupted_creation_under_the_final_name_leaves_the_whole_object(tmp_path: Path) -> None:
+    class Interrupted(FaultyPort):
+        armed = False
+
+        def write(self, fd: int, buffers: Any) -> int:
+            if self.armed:
+                super().write(fd, buffers[:1])
+                raise KeyboardInterrupt
+            return super().write(fd, buffers)
+
+    port = Interrupted(Plan(*_refusals("exclusive creation under the final name")))
+    with port_installed(port):
+        store = LocalStore(str(tmp_path / "t"))
+    assert store.create("v/zero", [b"finds out the way"]) is Created.WON
+    port.armed = True
+    with pytest.raises(KeyboardInterrupt):
+        store.create("v/one", [b"begin", b"", memoryview(b" and end")])
+    assert store.read("v/one").to_pybytes() == b"begin and end"

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from tiltyard.runtime import Runtime
 from tiltyard.runtime.port import Port
+from tiltyard.store.content import flat
 from tiltyard.store.directory import Directory
 from tiltyard.store.paths import joined, parent_of
 from tiltyard.store.protocol import Created
@@ -218,6 +219,10 @@ class ExclusiveCreator:
                 port.fdatasync(fd)
         except OSError as error:
             return Created.UNKNOWN, error
+        except BaseException:  # interrupted: the name is visible, so its content is finished first
+            with suppress(OSError):
+                port.pwrite(fd, b"".join(map(flat, buffers)), 0)
+            raise
         finally:
             failed = self._close(fd)
         return self._finished(parent, failed)
