@@ -319,6 +319,16 @@ class FragmentList(Sequence[Fragment]):
         at = self.position(id)
         return None if at is None else self[at]
 
+    def by_ids(self, ids: Sequence[int]) -> list[Fragment | None]:
+        """The fragments of some ids, `None` beside those that the list does not have."""
+        wanted, known = np.array(ids, np.int64), self.ids
+        if not len(known):
+            return [None] * len(wanted)
+        order = np.argsort(known, kind="stable")
+        at = order[np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)]
+        there = (known[at] == wanted).tolist()
+        return [self[place] if is_there else None for place, is_there in zip(at.tolist(), there, strict=True)]
+
     # -- lists from this one -----------------------------------------------------------------------
 
     def appended(self, fragments: Iterable[Fragment]) -> FragmentList:

@@ -68,19 +68,21 @@ def group_moves(
 
 def carry(snapshot: Snapshot, rewritten: Rewritten, planned: Mapping[int, Offsets | None]) -> Carried | str:
     """The group on a newer version, or why it cannot follow: a clause that completes "because ..."."""
-    gone = [each.id for each in rewritten.old if snapshot.fragment(each.id) is None]
-    emptied = frozenset[int]()
+    ids = [each.id for each in rewritten.old]
+    found = dict(zip(ids, snapshot.fragments.by_ids(ids), strict=True))
+    gone = [id for id, now in found.items() if now is None]
     if gone:
         emptied = _emptied_since(snapshot, rewritten.read_version)
         if not emptied.issuperset(gone):
             lost = sorted(set(gone) - emptied)
             return f"fragments {lost[:5]} were rewritten or removed meanwhile"
     old: list[Fragment] = []
-    # The new fragments are numbered 0, 1, ... here: which ids they get does not matter.
-    moves = group_moves(rewritten, planned, range(len(rewritten.new)))
     addresses: list[npt.NDArray[np.uint64]] = []
     for each in rewritten.old:
-        now = snapshot.fragment(each.id)
+        now = found[each.id]
+        if now is each:
+            old.append(now)
+            continue
         if now is None:
             deleted = np.arange(each.physical_rows, dtype=np.uint32)
         else:
@@ -90,14 +92,16 @@ def carry(snapshot: Snapshot, rewritten: Rewritten, planned: Mapping[int, Offset
             old.append(now)
             if now.deletion == each.deletion:
                 continue
-            found = load_deletions(snapshot, now)
-            deleted = np.empty(0, np.uint32) if found is None else found
+            loaded = load_deletions(snapshot, now)
+            deleted = np.empty(0, np.uint32) if loaded is None else loaded
             before = planned[each.id]
             if before is not None and len(np.setdiff1d(before, deleted, assume_unique=True)):
                 return f"rows of fragment {each.id} came back meanwhile"
         addresses.append((np.uint64(each.id) << np.uint64(32)) + deleted.astype(np.uint64))
     if not addresses:
         return Carried(tuple(old), {})
+    # The new fragments are numbered 0, 1, ... here: which ids they get does not matter.
+    moves = group_moves(rewritten, planned, range(len(rewritten.new)))
     _, moved = moves.moved(np.concatenate(addresses))
     owners = (moved >> np.uint64(32)).astype(np.int64)
     return Carried(

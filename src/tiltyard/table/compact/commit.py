@@ -33,6 +33,7 @@ from tiltyard.format.operations import ReserveFragments, Rewrite, RewriteGroup, 
 from tiltyard.format.transaction import Transaction
 from tiltyard.table.commit import commit
 from tiltyard.table.compact.carry import Carried, Offsets, carry, group_moves, planned_deletions
+from tiltyard.table.compact.catch_up import catch_up_indices, lags
 from tiltyard.table.compact.coverage import Coverage
 from tiltyard.table.compact.moves import GroupMoves, Moves
 from tiltyard.table.compact.results import Metrics, Rewritten, remove_rewritten
@@ -121,6 +122,8 @@ class _Publication:
         self._drop_lost(snapshot)
         if not self.groups:
             return Committed(snapshot, Metrics(), tuple(self.lost))
+        if not self.deferred and lags(snapshot):
+            catch_up_indices(snapshot)  # else they would lose the fragments that they answer for by the notes
         self._reserve(snapshot)
         for number in range(COMMIT_ATTEMPTS):
             began = runtime.monotonic()
@@ -157,7 +160,7 @@ class _Publication:
 
     def _drop_lost(self, snapshot: Snapshot) -> list[Carried]:
         """The groups on the newest version; those that cannot follow leave, or fail the commit."""
-        coverage = Coverage.of(snapshot.manifest, deferred=self.deferred)
+        coverage = Coverage.of(snapshot, deferred=self.deferred)
         kept: list[Rewritten] = []
         carried: list[Carried] = []
         for group in self.groups:
@@ -205,12 +208,8 @@ class _Publication:
             groups = [
                 self._group(snapshot, group, found) for group, found in zip(self.groups, carried, strict=True)
             ]
-            moves = [
-                group_moves(group, self.planned[id(group)], self.ids.get(id(group), ()))
-                for group in self.groups
-            ]
-            reuse = self._reuse(snapshot, groups, moves) if self.deferred else None
-            rewritten = () if self.deferred else self._remap(snapshot, groups, moves)
+            reuse = self._reuse(snapshot, groups) if self.deferred else None
+            rewritten = () if self.deferred else self._remap(snapshot, groups)
             operation = Rewrite(tuple(groups), rewritten)
             transaction = Transaction(snapshot.version, str(runtime.uuid4()), operation, self.properties)
             after = self._commit(snapshot, transaction, reuse)
@@ -264,36 +263,34 @@ class _Publication:
             writer.commit()
         return file
 
-    def _reuse(
-        self, snapshot: Snapshot, groups: Sequence[RewriteGroup], moves: Sequence[GroupMoves]
-    ) -> IndexMetadata | None:
+    def _moves(self) -> list[GroupMoves]:
+        return [
+            group_moves(group, self.planned[id(group)], self.ids.get(id(group), ())) for group in self.groups
+        ]
+
+    def _reuse(self, snapshot: Snapshot, groups: Sequence[RewriteGroup]) -> IndexMetadata | None:
         """The note of where rows went, for the groups that some index covers; None where none does."""
-        covered: set[int] = set()
-        for entry in snapshot.manifest.indices:
-            if not entry.is_system:
-                every = snapshot.fragments.ids.tolist()
-                covered.update(covered_fragments(entry) or every)
+        covered = frozenset[int]().union(*Coverage.of(snapshot, deferred=True).covering)
+        if not covered:
+            return None
         noted = [
             (reuse_group(before, moved, new), new)
-            for before, moved, new in zip(self.groups, moves, groups, strict=True)
+            for before, moved, new in zip(self.groups, self._moves(), groups, strict=True)
             if any(fragment.id in covered for fragment in before.old)
         ]
         return reuse_entry(snapshot, noted, self.written) if noted else None
 
-    def _remap(
-        self, snapshot: Snapshot, groups: Sequence[RewriteGroup], moves: Sequence[GroupMoves]
-    ) -> tuple[RewrittenIndex, ...]:
+    def _remap(self, snapshot: Snapshot, groups: Sequence[RewriteGroup]) -> tuple[RewrittenIndex, ...]:
         """Segments of B-tree indices with the addresses that the rows have now."""
+        indices = [entry for entry in snapshot.manifest.indices if is_btree(entry)]
+        if not indices:
+            return ()
         pairs = [
             (frozenset(f.id for f in group.old_fragments), frozenset(f.id for f in group.new_fragments))
             for group in groups
         ]
         old = frozenset[int]().union(*(before for before, _ in pairs))
-        entries = tuple(
-            entry
-            for entry in snapshot.manifest.indices
-            if is_btree(entry) and (covered_fragments(entry) or old) & old
-        )
+        entries = tuple(entry for entry in indices if (covered_fragments(entry) or old) & old)
         if not entries:
             return ()
         made_from = (entries, tuple(pairs))
@@ -302,7 +299,7 @@ class _Publication:
 
             self._discard_remapped()
             owner = {f.id: number for number, group in enumerate(self.groups) for f in group.old}
-            self.remapped = remap_indices(snapshot, Moves(moves, owner), pairs)
+            self.remapped = remap_indices(snapshot, Moves(self._moves(), owner), pairs)
             self.remapped_for = made_from
         return tuple(self.remapped)
 

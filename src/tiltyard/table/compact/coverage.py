@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tiltyard.format.flags import uses_stable_row_ids
 from tiltyard.format.index_metadata import IndexMetadata
-from tiltyard.format.manifest import Manifest
-from tiltyard.table.index_entries import covered_fragments, is_btree, kind_of, stores_addresses
+from tiltyard.table.index_entries import is_btree, kind_of, stores_addresses
+
+if TYPE_CHECKING:
+    from tiltyard.table.snapshot import Snapshot
 
 OF_PLACES = frozenset(("zonemap", "bloomfilter"))
 NOT_TRANSLATED = frozenset(("ngram",))
@@ -32,8 +35,13 @@ class Coverage:
     holding: tuple[tuple[str, str, frozenset[int]], ...]
 
     @classmethod
-    def of(cls, manifest: Manifest, *, deferred: bool) -> Coverage:
+    def of(cls, snapshot: Snapshot, *, deferred: bool) -> Coverage:
         """The coverage by a version's indices."""
+        manifest = snapshot.manifest
+        if all(entry.is_system for entry in manifest.indices):
+            return cls((), ())
+        from tiltyard.table.index_segments import covered_now
+
         live = frozenset(manifest.fragments.ids.tolist())
         stable = uses_stable_row_ids(manifest)
         covering: list[frozenset[int]] = []
@@ -41,8 +49,7 @@ class Coverage:
         for entry in manifest.indices:
             if entry.is_system:
                 continue
-            covered = covered_fragments(entry)
-            here = live if covered is None else covered & live
+            here = live if entry.fragment_bitmap is None else covered_now(snapshot, entry) & live
             covering.append(here)
             if here and not can_follow(entry, stable=stable, deferred=deferred):
                 holding.append((entry.name, kind_of(entry) or "unknown", here))

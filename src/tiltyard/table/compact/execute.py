@@ -22,6 +22,7 @@ from tiltyard.format.row_ids import encode_row_ids, encode_versions
 from tiltyard.table.compact.plan import Task, check_supported
 from tiltyard.table.compact.results import Rewritten
 from tiltyard.table.deletions import load_deletions, rows_to_read
+from tiltyard.table.gather import is_fixed
 from tiltyard.table.plan import DEFAULT_BATCH_ROWS
 from tiltyard.table.projection import CREATED_AT, ROW_ID, UPDATED_AT
 from tiltyard.table.scan import Scan, ScanRequest
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from tiltyard.table.snapshot import Snapshot
 
 Progress = Callable[[int], None]
-"""Told the rows that were rewritten since it was last told."""
+"""Told the rows that were read since it was last told."""
 
 U64 = npt.NDArray[np.uint64]
 
@@ -46,7 +47,7 @@ def execute(snapshot: Snapshot, task: Task, *, progress: Progress | None = None)
     scans and writes raise.
     """
     read = _at(snapshot, task)
-    fragments = tuple(_fragment(read, each.id) for each in task.fragments)
+    fragments = _fragments(read, task)
     options = task.options
     version = check_supported(read, options)
     lineage = _lineage(read, fragments) if uses_stable_row_ids(read.manifest) else None
@@ -99,14 +100,16 @@ def _at(snapshot: Snapshot, task: Task) -> Snapshot:
         ) from error
 
 
-def _fragment(read: Snapshot, id: int) -> Fragment:
-    found = read.fragment(id)
-    if found is None:
+def _fragments(read: Snapshot, task: Task) -> tuple[Fragment, ...]:
+    """The task's fragments as its version has them: a task that came from afar may know less of them."""
+    found = read.fragments.by_ids([each.id for each in task.fragments])
+    gone = [each.id for each, now in zip(task.fragments, found, strict=True) if now is None]
+    if gone:
         raise RetryableConflict(
-            f"version {read.version} of {read.store.uri} has no fragment {id}: the task is of another table, "
-            "or of one that stood at this place before; plan the compaction again"
+            f"version {read.version} of {read.store.uri} has no fragment {gone[0]}: the task is of another "
+            "table, or of one that stood at this place before; plan the compaction again"
         )
-    return found
+    return tuple(each for each in found if each is not None)
 
 
 class _Seen:
@@ -121,9 +124,9 @@ class _Seen:
         for batch in stream:
             self.count(batch.columns)
             self.rows += batch.num_rows
-            yield batch
             if self._progress is not None:
                 self._progress(batch.num_rows)
+            yield batch
 
     def count(self, columns: Sequence[Any]) -> None:
         self.nulls += [each.null_count for each in columns]
@@ -153,8 +156,8 @@ class _Stream:
 def _check(read: Snapshot, rows: int, new: Sequence[Fragment], seen: _Seen) -> None:
     """Compare what the new files hold with what was to be written: rows, checksums of all bytes, nulls.
 
-    The rows written are those that the manifest says are live; the bytes are read back from the store, and
-    each column is decoded again for its nulls.
+    The rows written are those that the manifest says are live; the bytes are read back from the store;
+    columns of fixed width, and those that have nulls, are decoded again for them.
     """
     if seen.rows != rows:
         raise CorruptFile(
@@ -163,6 +166,7 @@ def _check(read: Snapshot, rows: int, new: Sequence[Fragment], seen: _Seen) -> N
             path=read.location.path,
         )
     back = _Seen(len(read.schema.fields), None)
+    known = np.zeros(len(read.schema.fields), np.bool_)
     for fragment in new:
         for file in fragment.files:
             path = data_path(file.path)
@@ -177,13 +181,13 @@ def _check(read: Snapshot, rows: int, new: Sequence[Fragment], seen: _Seen) -> N
             back.rows += reader.num_rows
             columns = dict(zip(file.fields, file.column_indices, strict=True))
             for at, field in enumerate(read.schema.fields):
-                if not field.nullable:
-                    continue
+                if not (is_fixed(field) or seen.nulls[at]):
+                    continue  # decoding texts without nulls would cost what the rest of the check does
+                known[at] = True
                 for start in range(0, reader.num_rows, CHECKED_ROWS):
                     piece = slice(start, min(start + CHECKED_ROWS, reader.num_rows))
                     back.nulls[at] += reader.read((field,), columns, piece)[0].null_count
-    nullable = [field.nullable for field in read.schema.fields]
-    if back.rows != seen.rows or not np.array_equal(back.nulls[nullable], seen.nulls[nullable]):
+    if back.rows != seen.rows or not np.array_equal(back.nulls[known], seen.nulls[known]):
         raise CorruptFile(
             f"the new data files of {read.store.uri} give {back.rows} rows and {back.nulls.tolist()} nulls "
             f"in each column, but {seen.rows} rows and {seen.nulls.tolist()} nulls were written; nothing was "

@@ -86,7 +86,7 @@ def plan_compaction(snapshot: Snapshot, options: CompactionOptions) -> Compactio
     D13), overlays, row lineage in data files, files of versions that are not written.
     """
     check_supported(snapshot, options)
-    coverage = Coverage.of(snapshot.manifest, deferred=options.defer_index_remap)
+    coverage = Coverage.of(snapshot, deferred=options.defer_index_remap)
     facts = facts_of(snapshot, coverage, with_bytes=options.max_source_bytes is not None)
     chosen = choose(facts, options)
     fragments = snapshot.fragments
