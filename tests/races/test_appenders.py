@@ -36,9 +36,9 @@ def assert_contiguous(path: str) -> int:
     return versions[-1]
 
 
-@pytest.mark.parametrize("processes", [4, 8])
-def test_appends_of_many_processes_all_land(processes: int, tmp_path: Path, crew: Crew) -> None:
-    path, appends = str(tmp_path / "t.lance"), 10
+@pytest.mark.parametrize(("processes", "appends"), [(4, 10), (8, 25)])
+def test_appends_of_many_processes_all_land(processes: int, appends: int, tmp_path: Path, crew: Crew) -> None:
+    path = str(tmp_path / "t.lance")
     empty_table(path)
     together(crew.ours(processes), APPEND, tmp_path / "gate", path=path, appends=appends)
     assert pairs(path) == [(w, s) for w in range(processes) for s in range(appends)]

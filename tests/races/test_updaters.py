@@ -39,6 +39,24 @@ result = updates
 """
 
 
+COMPACTING = """
+ds = lance.dataset(path)
+for step in range(updates):
+    row = me * updates + step
+    if me == 0:
+        lance.dataset(path).optimize.compact_files()
+    elif me % 2:
+        ds.update({"n": "n + 1"}, f"id = {row}", conflict_retries=100)
+    elif step % 2:
+        ds.delete(f"id = {row}", conflict_retries=100)
+    else:
+        rows = pa.table({"id": [row, 1000 + row], "n": [7, 7], "s": ["m", "m"]})
+        merge = ds.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        merge.conflict_retries(100).execute(rows)
+result = updates
+"""
+
+
 def make(path: str, rows: int) -> None:
     data = pa.table({"id": list(range(rows)), "n": [0] * rows, "s": [""] * rows})
     lance.write_dataset(data, path, max_rows_per_file=max(1, rows // 3))
@@ -55,7 +73,7 @@ def distinct(tmp_path: Path, peer: Peer, crew: Crew, processes: int, updates: in
 
 
 def test_updates_of_distinct_rows_all_land(tmp_path: Path, peer: Peer, crew: Crew) -> None:
-    distinct(tmp_path, peer, crew, 8, 10)
+    distinct(tmp_path, peer, crew, 8, 25)
 
 
 @pytest.mark.soak
@@ -86,4 +104,23 @@ def test_updates_deletes_and_appends_at_once(tmp_path: Path, peer: Peer, crew: C
         else:
             model[1000 + row] = 0
     for found in (lance.dataset(path).to_table(), peer("lance.dataset(p).to_table()", p=path)):
+        assert dict(zip(found["id"].to_pylist(), found["n"].to_pylist(), strict=True)) == model
+
+
+def test_compactions_beside_changes_lose_none_of_them(tmp_path: Path, peer: Peer, crew: Crew) -> None:
+    path, processes, updates = str(tmp_path / "t.lance"), 5, 8
+    rows = processes * updates
+    make(path, rows)
+    together(crew.ours(processes), COMPACTING, tmp_path / "gate", path=path, updates=updates)
+    model = dict.fromkeys(range(rows), 0)
+    for row in range(updates, rows):
+        worker, step = divmod(row, updates)
+        if worker % 2:
+            model[row] = 1
+        elif step % 2:
+            del model[row]
+        else:
+            model[row] = model[1000 + row] = 7
+    for found in (lance.dataset(path).to_table(), peer("lance.dataset(p).to_table()", p=path)):
+        assert sorted(found["id"].to_pylist()) == sorted(model)
         assert dict(zip(found["id"].to_pylist(), found["n"].to_pylist(), strict=True)) == model
