@@ -119,6 +119,9 @@ def test_the_columns_are_those_asked_for_and_the_distance(points: Any) -> None:
     found = points.to_table(columns={"twice": "_distance * 2 + id"}, nearest=near, with_row_id=True)
     assert found.to_pydict() == {"twice": [1, 6], "_distance": [0, 0], "_rowid": [1, 6]}
     assert points.to_table(columns=[], nearest=near).column_names == ["_distance"]
+    alone = points.to_table(columns=["s"], nearest=near, disable_scoring_autoprojection=True)
+    assert alone.to_pydict() == {"s": ["r1", "r6"]}
+    assert points.to_table(nearest=near, disable_scoring_autoprojection=True).num_columns == 4
 
 
 def test_a_filter_after_the_search_picks_among_the_nearest(points: Any) -> None:

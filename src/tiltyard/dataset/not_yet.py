@@ -44,7 +44,7 @@ _SCANNER = {
 }
 _BUILDER = {
     _SEARCH: """full_text_search minhash_search fast_search row_addr_prefilter
-        disable_scoring_autoprojection scan_stats_callback with_index_segments""",
+        scan_stats_callback with_index_segments""",
     _BLOBS: "blob_handling",
     _QUERIES: "substrait_aggregate",
 }

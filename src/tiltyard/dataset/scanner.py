@@ -15,6 +15,7 @@ from tiltyard.dataset.handle import refuse
 from tiltyard.dataset.nearest import nearest_from, nearest_of
 from tiltyard.dataset.not_yet import Named
 from tiltyard.errors import InvalidInput
+from tiltyard.store.account import bytes_read_counter, iops_counter
 from tiltyard.table.plan import DEFAULT_BATCH_ROWS
 from tiltyard.table.scan import Scan, ScanRequest
 
@@ -96,17 +97,23 @@ class LanceScanner(Named):
             fragments = "all" if request.fragments is None else len(request.fragments)
             lines.append(f"  fragments: {fragments} of {len(self._scan.snapshot.fragments)}")
             lines.append(f"  batch rows: {request.batch_rows}")
+            lines.append(f"  LanceRead: projection=[{', '.join(self._scan.columns_read)}]")
         return "\n".join(lines)
 
     def analyze_plan(self) -> str:
         """Run the scan and give its plan with the time that it took, the rows and their bytes."""
-        before = runtime.monotonic()
+        looked_at = self._scan.rows_looked_at()
+        began, requests, read = runtime.monotonic(), iops_counter(), bytes_read_counter()
         rows = nbytes = 0
         for batch in self._scan.batches():
             rows += batch.num_rows
             nbytes += batch.nbytes
-        took = (runtime.monotonic() - before) * 1e3
-        return f"{self.explain_plan(True)}\n  took: {took:.3f} ms, rows: {rows}, bytes: {nbytes}"
+        took = (runtime.monotonic() - began) * 1e3
+        requests, read = iops_counter() - requests, bytes_read_counter() - read
+        return (
+            f"{self.explain_plan(True)}, output_rows={rows}, rows_scanned={looked_at}, bytes_read={read}, "
+            f"iops={requests}, requests={requests}\n  took: {took:.3f} ms, rows: {rows}, bytes: {nbytes}"
+        )
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return self.to_reader().__arrow_c_stream__(requested_schema)
@@ -146,6 +153,7 @@ class ScannerBuilder(Named):
         self._order: list[tuple[str, bool, bool]] = []
         self._use_index = True
         self._prefilter = False
+        self._adds_distance = True
         self._nearest: Nearest | None = None
         if ds is not None and ds._default_scan_options:
             self.apply_defaults(ds._default_scan_options)
@@ -291,6 +299,13 @@ class ScannerBuilder(Named):
         self._prefilter = arguments.flag("prefilter", prefilter)
         return self
 
+    def disable_scoring_autoprojection(self, flag: bool = True) -> ScannerBuilder:
+        """Whether a search whose columns are named gives those alone, without `_distance` unless it is among
+        them.
+        """
+        self._adds_distance = not arguments.flag("disable_scoring_autoprojection", flag)
+        return self
+
     # -- hints that change no result; rows always come in table order ----------------------------
 
     def batch_readahead(self, nbatches: int | None = None) -> ScannerBuilder:
@@ -341,7 +356,15 @@ class ScannerBuilder(Named):
             return LanceScanner(Scan(self._snapshot, request))
         from tiltyard.table.nearest import NearestScan
 
-        return LanceScanner(NearestScan(self._snapshot, request, self._nearest, prefilter=self._prefilter))
+        return LanceScanner(
+            NearestScan(
+                self._snapshot,
+                request,
+                self._nearest,
+                prefilter=self._prefilter,
+                adds_distance=self._adds_distance or self._columns is None,
+            )
+        )
 
 
 _HINTS = (
@@ -359,7 +382,6 @@ _REFUSED = (
     "fast_search",
     "blob_handling",
     "scan_stats_callback",
-    "disable_scoring_autoprojection",
     "row_addr_allowlist",
     "row_addr_blocklist",
 )
@@ -397,6 +419,7 @@ _METHODS = frozenset(
         "order_by",
         "prefilter",
         "use_scalar_index",
+        "disable_scoring_autoprojection",
         *_HINTS,
     }
 )

@@ -102,7 +102,7 @@ class Scan:
         self.projection = self._plain.projection
         if request.include_deleted and not {ROW_ID, ROW_ADDRESS} & set(self.projection.system):
             raise InvalidInput(
-                "include_deleted_rows needs the row id in the result, but with_row_id is false: say with_row_id=True"
+                "include_deleted_rows needs the row id in the result, but with_row_id is false; set it"
             )
 
     @property
@@ -190,6 +190,18 @@ class Scan:
 
         told = explain(self.snapshot, self.predicate, self.request.fragments) if self._may_use_index else []
         return [*told, f"filter first, then gather: {self.request.where}"]
+
+    @property
+    def columns_read(self) -> list[str]:
+        """Names of the columns that are read, those of the filter included."""
+        fields = (*self._tested_fields(), *self.projection.fields)
+        return list(dict.fromkeys(each.name for each in fields))
+
+    def rows_looked_at(self) -> int:
+        """How many rows are read for the filter, or all that are given where there is none."""
+        if self.predicate is None:
+            return self.count()
+        return sum(piece.rows for piece in self._pieces(DEFAULT_BATCH_ROWS, cut=False)[0])
 
     # -- inside ----------------------------------------------------------------------------------
 

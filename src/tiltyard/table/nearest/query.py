@@ -173,9 +173,7 @@ def _numbers(given: Any) -> npt.NDArray[Any]:
     try:
         found = np.asarray(given)
     except (ValueError, TypeError) as error:
-        raise InvalidInput(
-            f"query vectors must be lists of numbers of one length: {error}"
-        ) from error
+        raise InvalidInput(f"query vectors must be lists of numbers of one length: {error}") from error
     if found.dtype.kind not in "fiu":
         raise WrongType(f"a query vector is a list of numbers, found {found.dtype} values")
     if found.ndim not in (1, 2):

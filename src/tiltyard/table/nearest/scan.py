@@ -25,7 +25,7 @@ from tiltyard.table.projection import (
     project,
     readable_schema,
 )
-from tiltyard.table.row_counts import chosen_positions, physical_rows
+from tiltyard.table.row_counts import chosen_positions, live_rows, physical_rows
 from tiltyard.table.scan import Scan, ScanRequest, check_request
 from tiltyard.table.take import Taker
 from tiltyard.table.unit_reader import batch_of, output_column
@@ -64,8 +64,15 @@ class NearestScan:
     """
 
     def __init__(
-        self, snapshot: Snapshot, request: ScanRequest, asked: Nearest, *, prefilter: bool = False
+        self,
+        snapshot: Snapshot,
+        request: ScanRequest,
+        asked: Nearest,
+        *,
+        prefilter: bool = False,
+        adds_distance: bool = True,
     ) -> None:
+        """`adds_distance`: whether the result has `_distance` where the columns asked for do not name it."""
         check_request(request)
         if request.include_deleted:
             raise InvalidInput("include_deleted_rows cannot be combined with a search: leave one of them out")
@@ -74,6 +81,7 @@ class NearestScan:
         self.snapshot = snapshot
         self.request = request
         self.prefilter = prefilter
+        self._adds_distance = adds_distance
         self.query = bind(snapshot.schema, asked)
         self._asked = asked
         self.predicate = self._predicate()
@@ -106,7 +114,13 @@ class NearestScan:
     def limited(self, rows: int) -> NearestScan:
         """The same search with at most so many rows of its result."""
         request = replace(self.request, limit=rows)
-        return NearestScan(self.snapshot, request, self._asked, prefilter=self.prefilter)
+        return NearestScan(
+            self.snapshot,
+            request,
+            self._asked,
+            prefilter=self.prefilter,
+            adds_distance=self._adds_distance,
+        )
 
     def plan(self) -> list[str]:
         """What the search does, a line each."""
@@ -121,6 +135,32 @@ class NearestScan:
             when = "before" if self.prefilter else "after"
             lines.append(f"filter {when} the search: {self.request.where}")
         return lines
+
+    @property
+    def columns_read(self) -> list[str]:
+        """Names of the columns that are read, the vectors first."""
+        return list(dict.fromkeys((self.query.column, *(each.name for each in self.projection.fields))))
+
+    def rows_looked_at(self) -> int:
+        """How many rows are searched at most."""
+        return int(live_rows(self.snapshot).sum())
+
+    @property
+    def columns_read(self) -> list[str]:
+        """Names of the columns that are read, those of the search and the filter included."""
+        first = self.query.column.split(".")[0]
+        tested: list[str] = []
+        if self.predicate is not None:
+            fields = for_expression(self.snapshot.schema, self.predicate, PSEUDO).fields
+            tested = [each.name for each in fields]
+        return list(dict.fromkeys([first, *tested, *[each.name for each in self.projection.fields]]))
+
+    def rows_looked_at(self) -> int:
+        """How many vectors are compared."""
+        if self.predicate is not None and self.prefilter:
+            return sum(len(offsets) for offsets in self._allowed().values())
+        inner = ScanRequest(columns=[], fragments=self.request.fragments)
+        return Scan(self.snapshot, inner).count()
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -143,23 +183,17 @@ class NearestScan:
         columns: Any
         if isinstance(asked, Mapping):
             columns = {name: sql for name, sql in asked.items() if name not in last}
-            columns.setdefault(DISTANCE, DISTANCE)
+            if self._adds_distance:
+                columns.setdefault(DISTANCE, DISTANCE)
         else:
             columns = [name for name in asked if name not in last]
-            columns += [] if DISTANCE in columns else [DISTANCE]
+            if self._adds_distance and DISTANCE not in columns:
+                columns.append(DISTANCE)
         return project(schema, columns, row_id=request.row_id, row_address=request.row_address, found=PSEUDO)
 
     def _rows(self) -> _Rows:
         snapshot = self.snapshot
-        allowed = None
-        if self.predicate is not None and self.prefilter:
-            inner = ScanRequest(
-                columns=[],
-                where=self.request.where,
-                fragments=self.request.fragments,
-                use_index=self.request.use_index,
-            )
-            allowed = Scan(snapshot, inner).offsets()
+        allowed = self._allowed() if self.predicate is not None and self.prefilter else None
         column = VectorColumn(snapshot, self.query, allowed)
         chosen = chosen_positions(snapshot, self.request.fragments)
         positions = list(range(len(snapshot.fragments))) if chosen is None else chosen
@@ -173,6 +207,14 @@ class NearestScan:
         scope = self._scope(tested, rows)
         columns = [output_column(each, *scope, None) for each in tested.outputs]
         return rows.at(mask(self.predicate, batch_of(columns, tested.schema, len(rows))))
+
+    def _allowed(self) -> dict[int, npt.NDArray[np.uint32]]:
+        """Physical offsets of the live rows that pass the filter, by fragment id."""
+        request = self.request
+        inner = ScanRequest(
+            columns=[], where=request.where, fragments=request.fragments, use_index=request.use_index
+        )
+        return Scan(self.snapshot, inner).offsets()
 
     def _sliced(self, rows: _Rows) -> _Rows:
         request = self.request
