@@ -25,7 +25,7 @@ from tiltyard.table.projection import (
     project,
     readable_schema,
 )
-from tiltyard.table.row_counts import chosen_positions, live_rows, physical_rows
+from tiltyard.table.row_counts import chosen_positions, physical_rows
 from tiltyard.table.scan import Scan, ScanRequest, check_request
 from tiltyard.table.take import Taker
 from tiltyard.table.unit_reader import batch_of, output_column
@@ -135,15 +135,6 @@ class NearestScan:
             when = "before" if self.prefilter else "after"
             lines.append(f"filter {when} the search: {self.request.where}")
         return lines
-
-    @property
-    def columns_read(self) -> list[str]:
-        """Names of the columns that are read, the vectors first."""
-        return list(dict.fromkeys((self.query.column, *(each.name for each in self.projection.fields))))
-
-    def rows_looked_at(self) -> int:
-        """How many rows are searched at most."""
-        return int(live_rows(self.snapshot).sum())
 
     @property
     def columns_read(self) -> list[str]:
