@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from expr_rows import holds
 from tiltyard.expr import mask, parse_predicate
-from tiltyard.expr.index_query import NOTHING, AllOf, AnyOf, ColumnQuery, IndexQuery, Range, index_query
+from tiltyard.expr.index_query import (
+    NOTHING,
+    AllOf,
+    AnyOf,
+    ColumnQuery,
+    IndexQuery,
+    Range,
+    asked,
+    index_query,
+)
 
 SCHEMA = pa.schema(
     {"a": pa.int64(), "f": pa.float64(), "s": pa.string(), "p": pa.bool_(), "other": pa.int64()}
@@ -123,3 +132,20 @@ def test_a_row_of_the_predicate_answers_the_question(text: str) -> None:
 )
 def test_questions(text: str, expected: IndexQuery | None) -> None:
     assert index_query(parse_predicate(text, SCHEMA), COLUMNS) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("x = 10", "x = 10"),
+        ("x IN (1, 2, 3)", "x IN (3 values)"),
+        ("x >= 3", "x >= 3"),
+        ("x IS NULL", "x IS NULL"),
+        ("s = 'it''s'", "s = 'it''s'"),
+    ],
+)
+def test_a_question_is_told_as_sql(text: str, told: str) -> None:
+    schema = pa.schema({"x": pa.int64(), "s": pa.string()})
+    found = index_query(parse_predicate(text, schema), {("x",), ("s",)})
+    assert isinstance(found, ColumnQuery)
+    assert asked(found) == told

@@ -86,6 +86,32 @@ IndexQuery = ColumnQuery | AllOf | AnyOf
 NOTHING = AnyOf((), True)
 
 
+def asked(query: ColumnQuery) -> str:
+    """The question as SQL, for people: long lists are counted."""
+    from tiltyard.expr.text import literal_text, quote_name
+
+    name = ".".join(map(quote_name, query.path))
+    parts = [_ranged(name, query.type, each) for each in query.ranges]
+    if len(query.values) == 1:
+        parts.append(f"{name} = {literal_text(query.values[0], query.type, True)}")
+    elif query.values:
+        parts.append(f"{name} IN ({len(query.values)} values)")
+    if query.nulls:
+        parts.append(f"{name} IS NULL")
+    return " OR ".join(parts)
+
+
+def _ranged(name: str, arrow: pa.DataType, wanted: Range) -> str:
+    from tiltyard.expr.text import literal_text
+
+    low, high = (
+        None if each is None else literal_text(each, arrow, True) for each in (wanted.low, wanted.high)
+    )
+    sides = [f"{name} {'>=' if wanted.has_low else '>'} {low}"] if low is not None else []
+    sides += [f"{name} {'<=' if wanted.has_high else '<'} {high}"] if high is not None else []
+    return " AND ".join(sides) if sides else f"{name} IS NOT NULL"
+
+
 def index_query(expr: Expr, columns: Collection[tuple[str, ...]]) -> IndexQuery | None:
     """What `expr`, a predicate, asks of the given columns (nested paths); None where it limits none of
     them."""

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tiltyard.errors import CorruptFile, ObjectNotFound, UnsupportedFeature
-from tiltyard.expr.index_query import AllOf, AnyOf, ColumnQuery, IndexQuery, index_query
+from tiltyard.expr.index_query import AllOf, AnyOf, ColumnQuery, IndexQuery, asked, index_query
 from tiltyard.table.deletions import load_deletions, without_deleted
 from tiltyard.table.index_segments import Segment, btree_segments
 from tiltyard.table.plan import Picked, Piece, Unit
@@ -132,6 +132,9 @@ def explain(snapshot: Snapshot, predicate: Expr, fragments: Sequence[int] | None
     if not selective:
         return [f"index {names} left out: it may leave {plan.estimate} rows, a scan is cheaper"]
     lines = [f"index {names} (BTree): at most {plan.estimate} rows of {covered} fragments"]
+    for query in _questions(plan.query):
+        name = plan.columns[query.path][0].entry.name
+        lines.append(f"  ScalarIndexQuery: query=[{asked(query)}]@{name}")
     rest = len(snapshot.fragments) - covered
     if rest:
         lines.append(f"fragments without index, scanned: {rest}")
@@ -279,10 +282,14 @@ def _names(plan: _Plan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _paths(query: IndexQuery) -> list[Path]:
+def _questions(query: IndexQuery) -> list[ColumnQuery]:
     return (
-        [query.path] if isinstance(query, ColumnQuery) else [p for each in query.items for p in _paths(each)]
+        [query] if isinstance(query, ColumnQuery) else [q for each in query.items for q in _questions(each)]
     )
+
+
+def _paths(query: IndexQuery) -> list[Path]:
+    return [each.path for each in _questions(query)]
 
 
 # -- looking up ----------------------------------------------------------------------------------------
