@@ -8,6 +8,7 @@ needs it.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -57,8 +58,20 @@ def evaluate(expr: Expr, batch: pa.RecordBatch) -> pa.Array:
 
 
 def scalar_of(literal: Literal) -> pa.Scalar:
-    """A literal as an Arrow scalar of its type."""
-    value = literal.value
+    """A literal as an Arrow scalar of its type. Where Arrow would make it of a Python value, it loads pandas
+    first, to see whether that is one of its own: so the plain types are made of bytes.
+    """
+    value, arrow = literal.value, literal.type
+    if value is None:
+        return pa.nulls(1, arrow)[0]
+    if isinstance(value, int) and arrow == pa.int64() and -(2**63) <= value < 2**63:
+        return pa.Array.from_buffers(arrow, 1, [None, pa.py_buffer(struct.pack("<q", value))])[0]
+    if isinstance(value, float) and arrow == pa.float64():
+        return pa.Array.from_buffers(arrow, 1, [None, pa.py_buffer(struct.pack("<d", value))])[0]
+    if isinstance(value, str) and arrow == pa.string():
+        text = value.encode()
+        offsets = pa.py_buffer(struct.pack("<ii", 0, len(text)))
+        return pa.Array.from_buffers(arrow, 1, [None, offsets, pa.py_buffer(text)])[0]
     if isinstance(value, Decimal) and pa.types.is_floating(literal.type):
         value = float(value)
     if isinstance(value, float) and pa.types.is_float16(literal.type):
