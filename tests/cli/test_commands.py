@@ -239,3 +239,52 @@ def test_an_archive_with_other_flights_is_refused(tmp_path: Path) -> None:
         archive.writestr("readme.txt", "nothing here")
     with pytest.raises(InvalidInput, match=r"no flights\.csv"):
         flights.read(path)
+
+
+def test_a_damaged_newest_version_is_listed_and_marked(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    newest = sorted(Path(uri, "_versions").glob("*.manifest"))[0]
+    newest.write_bytes(newest.read_bytes()[:30])
+    assert main(["versions", uri]) == 0
+    last = capsys.readouterr().out.splitlines()[-1].split()
+    assert last[0] == "3"
+    assert "(damaged)" in last
+    assert main(["versions", str(Path(uri).parent / "nothing")]) == 1
+    assert "no Lance table" in capsys.readouterr().err
+
+
+def test_tags_are_made_moved_listed_and_deleted(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tag", "list", uri]) == 0
+    assert capsys.readouterr().out == "no tags\n"
+    assert main(["tag", "create", uri, "gold", "--at", "1"]) == 0
+    assert main(["tag", "create", uri, "newest"]) == 0
+    assert main(["tag", "move", uri, "gold", "--at", "2"]) == 0
+    capsys.readouterr()
+    assert main(["tag", "list", uri]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in shown[1:]] == [["gold", "2", "main"], ["newest", "3", "main"]]
+    assert main(["tag", "delete", uri, "gold"]) == 0
+    assert main(["tag", "delete", uri, "gold"]) == 1
+    assert "tag gold does not exist" in capsys.readouterr().err
+    assert lance.dataset(uri).tags.get_version("newest") == 3
+
+
+def test_cleanup_tells_what_would_go_and_then_removes_it(
+    uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lance.write_dataset(pa.table({"id": [9], "text": ["z"]}), uri, mode="overwrite")
+    lance.dataset(uri).tags.create("gold", 2)
+    assert main(["cleanup", uri, "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("would remove nothing")
+    assert "2: it is not yet 14 days old; also tag 'gold' names it" in shown
+    assert main(["cleanup", uri, "--dry-run", "--older-than", "0s", "--files"]) == 0
+    shown = capsys.readouterr().out
+    assert "would remove 2 versions, 1 deletion file" in shown
+    assert "versions that would go: 1, 3" in shown
+    assert "version 2 names it" in shown
+    assert len(lance.dataset(uri).versions()) == 4
+    assert main(["cleanup", uri, "--older-than", "0s", "--retain", "1"]) == 0
+    assert "removed 2 versions" in capsys.readouterr().out
+    assert [each["version"] for each in lance.dataset(uri).versions()] == [2, 4]
+    assert main(["cleanup", uri, "--older-than", "soon"]) == 1
+    assert "no span of time" in capsys.readouterr().err

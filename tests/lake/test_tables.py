@@ -19,6 +19,7 @@ from tiltyard.errors import (
     StoreError,
     TableAlreadyExists,
     TableNotFound,
+    TagAlreadyExists,
     VersionNotFound,
 )
 
@@ -253,3 +254,25 @@ def test_importing_the_package_loads_neither_numpy_nor_pyarrow() -> None:
     assert done.stdout.strip() == "[]"
     with pytest.raises(AttributeError):
         ty.nothing_of_the_kind  # noqa: B018
+
+
+def test_versions_are_tagged_and_old_ones_cleaned_up(tmp_path: Path) -> None:
+    table = ty.create_table(tmp_path / "t.lance", DATA)
+    for _ in range(3):
+        table.overwrite(DATA)
+    table.tag("first", 1)
+    table.tag("now")
+    assert table.tags() == {"first": 1, "now": 4}
+    with pytest.raises(TagAlreadyExists):
+        table.tag("first", 2)
+    table.tag("first", 2, move=True)
+    table.tag("new", move=True)
+    table.untag("new")
+    assert table.at(tag="first").version == 2
+    told = table.explain_cleanup("0s")
+    assert [each.version for each in told.versions if each.goes] == [1, 3]
+    assert table.cleanup().old_versions == 0
+    assert table.cleanup(older_than="0s").old_versions == 2
+    assert [each["version"] for each in table.history()] == [2, 4]
+    with pytest.raises(InvalidInput, match="cleanup is refused"):
+        table.at(version=2).cleanup("0s")
