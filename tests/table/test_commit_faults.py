@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -326,6 +327,31 @@ def test_version_after_ours_that_merely_survived_is_not_taken_for_a_follower(sto
         append(base, "zombie", publish=publish)
     assert [location.version for location in list_versions(store)] == [1, 3, 4, 5]
     assert now(store).version == 5
+
+
+def test_a_delete_in_the_hole_of_a_cleanup_that_was_written_down_is_taken_back(tmp_path: Path) -> None:
+    """Content cannot tell whether the next version was built on ours; what the cleanup wrote down does."""
+    path = str(tmp_path / "t")
+    lance.write_dataset(pa.table({"x": [1, 2, 3, 4]}), path)
+    lance.dataset(path).delete("x = 4")
+    store = open_store(path)
+    base = now(store)
+    mine, rows = deleting(base, 0, 1)
+
+    def publish(where: Store, version: int, path: str, data: Any) -> Created:
+        others = lance.dataset(store.uri)
+        others.delete("x = 1")
+        others.delete("x = 3")
+        time.sleep(0.06)  # no manifest younger than that is removed
+        others.cleanup_old_versions(timedelta(0))
+        assert [location.version for location in list_versions(store)] == [4]
+        time.sleep(0.02)
+        return where.create(path, data)
+
+    with pytest.raises(RetryableConflict, match="below version 4"):
+        on(base, mine, affected=rows, publish=publish)
+    assert [location.version for location in list_versions(store)] == [4]
+    assert lance.dataset(path).to_table()["x"].to_pylist() == [2]
 
 
 def test_version_in_a_hole_that_somebody_built_on_stays_with_its_files(store: Store) -> None:

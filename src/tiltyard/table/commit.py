@@ -59,9 +59,10 @@ from tiltyard.table.back_off import back_off
 from tiltyard.table.catching_up import CatchingUp, OwnFiles, made_durable, members
 from tiltyard.table.cleanup.against_commits import check_after, check_before
 from tiltyard.table.cleanup.auto import after_commit
+from tiltyard.table.cleanup.intents import removing
 from tiltyard.table.creators import other_naming, outlived_other_names
 from tiltyard.table.hint import write_hint
-from tiltyard.table.hole import Hole, fell_into_hole
+from tiltyard.table.hole import HOLE_CHECK_SECONDS, Hole, fell_into_hole
 from tiltyard.table.publish import Publish, create_manifest
 from tiltyard.table.snapshot import (
     Snapshot,
@@ -449,8 +450,11 @@ class _Commit:
             reuse_entry=self.reuse_entry,
         )
         location = VersionLocation(version, names.manifest_path(version, naming), naming)
-        if runtime.monotonic() - self.looked_at > MAX_LOOK_AGE_SECONDS:
+        age = runtime.monotonic() - self.looked_at
+        if age > MAX_LOOK_AGE_SECONDS:
             return None  # too long ago: others may have committed, and their versions may be gone already
+        if age > HOLE_CHECK_SECONDS and removing(self.store, self.session, version):
+            return None  # a cleanup took a version of this number away: there are greater ones
         check_before(self.store, self.session, manifest, current.manifest, self._named())
         if self._put(manifest, location) is Created.WON:
             made = self._done(manifest, location, current.manifest)

@@ -16,6 +16,7 @@ from tiltyard.format.manifest import Manifest
 from tiltyard.format.operations import Append, ReserveFragments, Rewrite, UpdateConfig
 from tiltyard.session import Session
 from tiltyard.store import Store
+from tiltyard.table.cleanup.intents import removing
 from tiltyard.table.snapshot import Snapshot, read_snapshot
 from tiltyard.table.versions import VersionLocation, list_names, read_hint
 
@@ -75,6 +76,9 @@ def fell_into_hole(
     doubted = {each.version for each, _ in suspects}
     next_up = higher[0].version == made.version + 1
     if next_up and follows is None and higher[0].version in doubted:
+        if removing(store, session, made.version):
+            # A cleanup took the version that the next one was made on, and led the hint past it before.
+            return Hole(higher[-1].version, False)
         # The name of our manifest may be older than its times say (a second, temporary one was removed after
         # it), and a version that adds no file cannot be recognised in the next: nothing may be taken back.
         raise StoreError(f"version {higher[0].version} may or may not have been built on it")
