@@ -24,7 +24,7 @@ class FieldStatistics:
 
 @dataclass(frozen=True)
 class DataStatistics:
-    """Statistics of every field that owns a column."""
+    """Statistics of every field of the schema, in pre-order; those that own no column take nothing."""
 
     fields: list[FieldStatistics]
 
@@ -44,6 +44,21 @@ class LanceStats:
             "num_fragments": len(fragments),
             "num_small_files": int((fragments.physical_rows < max_rows_per_group).sum()),
         }
+
+    def data_stats(self) -> DataStatistics:
+        """Bytes on disk of each field, over all data files of the version; reads the files' tails."""
+        from tiltyard.table.fragment_columns import FragmentColumns
+
+        snapshot = self._snapshot
+        files = FragmentColumns(snapshot, ())
+        sizes = {field.id: 0 for field in snapshot.schema.walk()}
+        for fragment in snapshot.fragments:
+            for file in fragment.files:
+                reader = files.open(fragment, file)
+                for id, column in zip(file.fields, file.column_indices, strict=False):
+                    if id in sizes and 0 <= column < reader.num_columns:
+                        sizes[id] += reader.column_bytes(column)
+        return DataStatistics([FieldStatistics(id, size) for id, size in sizes.items()])
 
     def index_stats(self, index_name: str) -> dict[str, Any]:
         """Rows and fragments that an index answers for, and what its segments hold. Raises

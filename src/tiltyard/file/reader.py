@@ -128,6 +128,11 @@ class FileReader:
         """Columns of the file."""
         return len(self._tail.columns)
 
+    def column_bytes(self, column: int) -> int:
+        """Bytes of a column's pages and of its own buffers."""
+        pages = self._tail.columns[column]
+        return int(pages.sizes.sum()) + sum(pages.column_sizes)
+
     @property
     def nbytes(self) -> int:
         """Bytes of memory that keeping this reader costs."""
