@@ -13,4 +13,5 @@ NB_MODULE(_encode, m) {
   tiltyard::bind_hash(m);
   tiltyard::bind_crc(m);
   tiltyard::bind_utf8(m);
+  tiltyard::bind_sort(m);
 }

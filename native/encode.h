@@ -39,5 +39,6 @@ void bind_page(nb::module_& m);
 void bind_hash(nb::module_& m);
 void bind_crc(nb::module_& m);
 void bind_utf8(nb::module_& m);
+void bind_sort(nb::module_& m);
 
 }  // namespace tiltyard

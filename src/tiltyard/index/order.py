@@ -57,6 +57,21 @@ class Texts:
         offsets = self._offsets
         return bytes(self._data[offsets[row] : offsets[row + 1]])
 
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Bytes of each value."""
+        return np.diff(self._offsets).astype(np.int64)
+
+    def words(self, begin: int, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+        """Eight bytes of each value from its byte `begin` on, as one number; zeros past its end."""
+        first, last = int(self._offsets[0]), int(self._offsets[-1])
+        data = np.zeros(last - first + 8, np.uint8)
+        data[: last - first] = np.frombuffer(self._data, np.uint8)[first:last]
+        windows = np.ndarray((last - first + 1,), ">u8", data, strides=(1,))
+        starts = np.minimum(self._offsets[:-1].astype(np.int64) - first + begin, last - first)
+        beyond = np.clip(8 - (lengths - begin), 0, 8).astype(np.uint64) * np.uint64(8)
+        found = windows[starts].astype(np.uint64)
+        return np.where(beyond < 64, found >> beyond << beyond, np.uint64(0))
+
     def ascends(self) -> bool:
         """Whether no value is less than the one before it."""
         import pyarrow.compute as pc
@@ -107,6 +122,21 @@ class Order:
     def argsort(self, array: pa.Array) -> npt.NDArray[np.int64]:
         """Positions that put an array without nulls in order; equals stay in the order they came in."""
         return np.argsort(np.asarray(self.keys(array)), kind="stable")
+
+    def sorted(self, array: pa.Array, ids: npt.NDArray[np.uint64]) -> tuple[pa.Array, npt.NDArray[np.uint64]]:
+        """An array without nulls in order, and its row ids along with it; equals stay in the order they came
+        in."""
+        from tiltyard.index.radix import along
+
+        if self.dtype.kind not in "iu" or pa.types.is_boolean(self.type):
+            at = self.argsort(array)
+            return array.take(pa.array(at)), ids[at]
+        keys, moved = along(np.asarray(self.keys(array)), ids)
+        return self._restored(keys), moved
+
+    def _restored(self, keys: npt.NDArray[Any]) -> pa.Array:
+        """The array that has these keys."""
+        return pa.Array.from_buffers(self.type, len(keys), [None, pa.py_buffer(keys)])
 
     def intervals(self, span: Range) -> list[Interval]:
         """Where the values of a range of a question stand."""
@@ -169,6 +199,9 @@ class _Floats(Order):
     def _ordered(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         bits = np.ascontiguousarray(values).view(self.dtype)
         return np.where(bits < 0, bits ^ self._flip, bits)
+
+    def _restored(self, keys: npt.NDArray[Any]) -> pa.Array:
+        return super()._restored(np.where(keys < 0, keys ^ self._flip, keys))
 
     def _key(self, value: float) -> Any:
         with np.errstate(over="ignore"):
@@ -238,6 +271,13 @@ class _Decimals(Order):
         turned[:, 0] ^= 0x80
         return turned.reshape(-1).view(self.dtype)
 
+    def argsort(self, array: pa.Array) -> npt.NDArray[np.int64]:
+        from tiltyard.index.radix import by_columns
+
+        if not self._wide:
+            return super().argsort(array)
+        return by_columns(np.asarray(self.keys(array)).view(">u8").reshape(len(array), -1))
+
     def cut(self, value: Any, after: bool) -> Cut:
         number = self._whole(value)
         if number is None:
@@ -285,6 +325,16 @@ class _FixedBytes(Order):
             return np.zeros(len(array), self.dtype)
         return np.frombuffer(buffer, self.dtype, len(array), array.offset * self._width)
 
+    def argsort(self, array: pa.Array) -> npt.NDArray[np.int64]:
+        from tiltyard.index.radix import RADIX_BYTES, by_columns
+
+        if self._width > RADIX_BYTES:
+            return super().argsort(array)
+        keys = np.asarray(self.keys(array)).view(np.uint8).reshape(-1, self._width)
+        padded = np.zeros((len(keys), -(-self._width // 8) * 8), np.uint8)
+        padded[:, : self._width] = keys
+        return by_columns(padded.view(">u8"))
+
     def cut(self, value: Any, after: bool) -> Cut:
         if len(value) < self._width:
             return Cut(np.bytes_(value.ljust(self._width, b"\0")), False)
@@ -310,6 +360,12 @@ class _Text(Order):
     def argsort(self, array: pa.Array) -> npt.NDArray[np.int64]:
         import pyarrow.compute as pc
 
+        from tiltyard.index.radix import RADIX_BYTES, RADIX_ROWS, by_words
+
+        texts = Texts(array)
+        lengths = texts.lengths()
+        if len(array) >= RADIX_ROWS and int(lengths.max()) <= RADIX_BYTES:
+            return by_words(texts, lengths)
         found = pc.call_function("array_sort_indices", [array], pc.ArraySortOptions())
         return values_of(found).astype(np.int64)
 

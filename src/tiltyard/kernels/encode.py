@@ -53,5 +53,6 @@ scatter_fixed = _loops.scatter_fixed
 scatter_variable = _loops.scatter_variable
 xxhash64 = _loops.xxhash64
 bloom_insert = _loops.bloom_insert
+sort_pairs = _loops.sort_pairs
 # The compiled module has it only where the processor can fold; elsewhere zlib is the best there is.
 crc32 = getattr(_loops, "crc32", _reference.crc32)

@@ -108,12 +108,11 @@ def _joined(held: _Held, order: Order) -> Entries:
     held.values, held.ids = [], []
     valid = valid_of(values)
     if valid is None:
-        at = order.argsort(values)
-        return values.take(pa.array(at)), ids[at]
-    present = np.flatnonzero(valid)
-    inner = order.argsort(values.take(pa.array(present)))
-    at = np.concatenate([np.flatnonzero(~valid), present[inner]])
-    return values.take(pa.array(at)), ids[at]
+        return order.sorted(values, ids)
+    rest, along = order.sorted(values.drop_null(), ids[valid])
+    return pa.concat_arrays([pa.nulls(values.null_count, values.type), rest]), np.concatenate(
+        [ids[~valid], along]
+    )
 
 
 class _Source:

@@ -45,7 +45,7 @@ class BuildLimits:
     """`run_bytes`: bytes of values and row ids that are sorted in memory; more is put aside in files.
     `page_rows`: rows of a page."""
 
-    run_bytes: int = 256 * MIB
+    run_bytes: int = 32 * MIB
     page_rows: int = DEFAULT_PAGE_ROWS
 
     def __post_init__(self) -> None:

@@ -35,6 +35,7 @@ from tiltyard.kernels.reference.encode_page import (
     scatter_variable,
     xxhash64,
 )
+from tiltyard.kernels.reference.encode_sort import sort_pairs
 from tiltyard.kernels.reference.encode_text import (
     copy_variable,
     dictionary_variable,
@@ -72,6 +73,7 @@ __all__ = [
     "rle_encode",
     "scatter_fixed",
     "scatter_variable",
+    "sort_pairs",
     "variable_chunks",
     "variable_encode",
     "visible_nulls",
