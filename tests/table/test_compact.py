@@ -192,7 +192,8 @@ QUERY = {
     "LABEL_LIST": ("ds.to_table(filter='array_has(tags, \\'25\\')', columns=['id'])['id'].to_pylist()"),
     "INVERTED": "sorted(ds.to_table(full_text_query='25', columns=['id'])['id'].to_pylist())",
     "IVF_FLAT": (
-        "sorted(ds.to_table(columns=['id'], nearest={'column': 'vec', 'q': [0, 1], 'k': 3})['id'].to_pylist())"
+        "sorted(ds.to_table(columns=['id'], nearest={'column': 'vec', 'q': [0, 1], 'k': 3})"
+        "['id'].to_pylist())"
     ),
 }
 

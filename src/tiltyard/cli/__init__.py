@@ -36,6 +36,9 @@ COMMANDS = (
     Command("versions", "tiltyard.cli.versions", "the versions of a table, what made them, and their rows"),
     Command("verify", "tiltyard.cli.verify", "whether all files of a table are there and are what it says"),
     Command("tag", "tiltyard.cli.tag", "names for versions: list, create, move, delete"),
+    Command("compact", "tiltyard.cli.compact", "few large files instead of many small ones"),
+    Command("optimize", "tiltyard.cli.optimize", "compaction, upkeep of indices and cleanup in one"),
+    Command("maintain", "tiltyard.cli.maintain", "keep a table within stated limits, from now on"),
     Command(
         "cleanup", "tiltyard.cli.cleanup", "remove old versions, or tell what would go and why the rest stays"
     ),

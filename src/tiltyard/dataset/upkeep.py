@@ -7,11 +7,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from tiltyard.dataset.cleaning import AutoCleanupSwitch
+from tiltyard.dataset import arguments
+from tiltyard.dataset.cleaning import NS_PER_SECOND, AutoCleanupSwitch
 from tiltyard.dataset.handle import Handle
 
 if TYPE_CHECKING:
     from tiltyard.dataset.compaction import CompactionMetrics
+    from tiltyard.table.maintain import Limits, Maintainer
+    from tiltyard.table.optimize import OptimizeReport
 
 
 class UpkeepFace(Handle):
@@ -29,7 +32,6 @@ class UpkeepFace(Handle):
         import numpy as np
         import pyarrow as pa
 
-        from tiltyard.dataset import arguments
         from tiltyard.table.fragment_reuse import reuse_of
 
         reuse = reuse_of(self._snapshot)
@@ -133,3 +135,52 @@ class DatasetOptimizer(AutoCleanupSwitch):
             index_names=index_names,
             retrain=retrain,
         )
+
+
+def optimize(
+    handle: Handle,
+    *,
+    older_than: Any,
+    retain_versions: int | None,
+    progress: Callable[[int, int], None] | None,
+    compaction: Any,
+) -> OptimizeReport:
+    """Compaction, upkeep of indices and cleanup of a dataset's newest version; see `table.optimize`."""
+    from tiltyard.table.optimize import optimize as run
+
+    report = run(
+        handle._store,
+        handle._session,
+        compaction=compaction,
+        older_than_seconds=span_of("older_than", older_than),
+        retain_versions=arguments.maybe_whole("retain_versions", retain_versions),
+        root=handle._root,
+        progress=progress,
+    )
+    handle._look()
+    return report
+
+
+def maintainer(
+    handle: Handle, *, interval: Any, limits: Limits | None = None, told: Any = None
+) -> Maintainer:
+    """A maintainer of a dataset's table, not started yet."""
+    from tiltyard.table.maintain import Limits, Maintainer
+
+    return Maintainer(
+        handle._store,
+        handle._session,
+        Limits() if limits is None else arguments.instance("limits", limits, Limits),
+        interval=span_of("interval", interval),
+        root=handle._root,
+        told=told,
+    )
+
+
+def span_of(name: str, value: Any) -> float:
+    """Seconds from a number, a `timedelta`, or text such as `"7d"`."""
+    if isinstance(value, str):
+        from tiltyard.table.cleanup.auto import parse_span
+
+        return parse_span(value) / NS_PER_SECOND
+    return arguments.seconds(name, value)

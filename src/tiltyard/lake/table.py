@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tiltyard.dataset.indexing import IndexDescription
     from tiltyard.dataset.progress import FragmentWriteProgress
     from tiltyard.table.cleanup.explain import CleanupExplanation, CleanupStats
+    from tiltyard.table.maintain import Limits, Maintainer
+    from tiltyard.table.optimize import OptimizeReport
 
 Columns = Sequence[str] | Mapping[str, str] | None
 
@@ -202,6 +204,46 @@ class Table:
         """Drop an index by name. Raises `IndexNotFound`, which lists those that there are."""
         self._refuse_pinned("drop_index")
         self._ds.drop_index(name)
+
+    # -- upkeep ----------------------------------------------------------------------------------
+
+    def optimize(
+        self,
+        *,
+        older_than: Any = "7d",
+        retain_versions: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+        **compaction: Any,
+    ) -> OptimizeReport:
+        """Join small files, bring indices up to date, remove versions older than `older_than` (a `timedelta`,
+        seconds, or text such as `"7d"`) but the newest `retain_versions`, those that are tagged and the
+        newest.
+
+        Each step stands alone: the report says what each did, and `report.failed` lists those that failed.
+        Other options are those of `dataset.optimize.compact_files`; `progress` is called with rows done and
+        rows to do. Raises `InvalidInput` for bad options, before anything is done.
+        """
+        self._refuse_pinned("optimize")
+        from tiltyard.dataset.upkeep import optimize
+
+        return optimize(
+            self._ds,
+            older_than=older_than,
+            retain_versions=retain_versions,
+            progress=progress,
+            compaction=compaction,
+        )
+
+    def maintain(self, *, interval: Any = 60.0, limits: Limits | None = None) -> Maintainer:
+        """Keep the table within stated limits from a thread of its own, every `interval` seconds, until
+        `stop()`; `status()` says what it did last. Use it as a block. By default: at most 100 small files and
+        20 fragments that an index does not know, no version older than 7 days, 1 GiB touched in a pass; see
+        `tiltyard.table.maintain.Limits`.
+        """
+        self._refuse_pinned("maintain")
+        from tiltyard.dataset.upkeep import maintainer
+
+        return maintainer(self._ds, interval=interval, limits=limits).start()
 
     def _write(self, mode: str, data: Any, **options: Any) -> None:
         self._refuse_pinned(mode)

@@ -32,21 +32,19 @@ def catch_up_indices(snapshot: Snapshot) -> Snapshot:
     if not notes or uses_stable_row_ids(snapshot.manifest):
         return snapshot
     from tiltyard.index.btree.written import remap
-    from tiltyard.table.index_segments import is_usable, segment_of
+    from tiltyard.table.index_segments import covered_now, is_usable, segment_of
     from tiltyard.table.indexing.source import commit_indices, written_segments
 
+    own = [entry for entry in entries if not entry.is_system]
+    # Of an index of another kind only who knows it can tell whether it needs the notes.
+    finished = all(map(is_usable, own))
+    if not finished:
+        own = [e for e in own if is_usable(e) and covered_now(snapshot, e) != covered_fragments(e)]
     new: list[IndexMetadata] = []
     old: list[IndexMetadata] = []
-    finished = True
     with written_segments(snapshot.store) as written:
-        for entry in entries:
-            if entry.is_system:
-                continue
-            if not is_usable(entry):
-                finished = False  # it may need the notes: only who knows its kind can tell
-                continue
+        for entry in own:
             segment = segment_of(snapshot, entry)
-            fragments = frozenset(int(id) for id in segment.fragments)
             uuid = str(runtime.uuid4())
             written.append(uuid)
             try:
@@ -61,7 +59,7 @@ def catch_up_indices(snapshot: Snapshot) -> Snapshot:
                 finished = False  # left as it is: `optimize_indices` builds it anew from the data
                 continue
             made = replace(entry, uuid=uuid, details=built.details, files=built.files)
-            new.append(covering(made, fragments))
+            new.append(covering(made, (int(id) for id in segment.fragments)))
             old.append(entry)
         if finished:
             old += notes

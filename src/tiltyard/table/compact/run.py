@@ -4,10 +4,10 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tiltyard import runtime
 from tiltyard.errors import RetryableConflict, TooMuchContention
@@ -27,10 +27,8 @@ MAX_PLANS = 5
 """How often what others rewrote or changed meanwhile is planned again."""
 
 
-class Progress(Protocol):
-    """Told how many of the rows to rewrite are done."""
-
-    def __call__(self, rows: int, of: int) -> None: ...
+Progress = Callable[[int, int], None]
+"""Told how many of the rows to rewrite are done, and how many there are."""
 
 
 @dataclass(frozen=True, slots=True)
