@@ -13,7 +13,7 @@ from tiltyard.format.names import manifest_path
 from tiltyard.format.operations import Overwrite
 from tiltyard.session import Session
 from tiltyard.store import Store, open_store
-from tiltyard.table import commit as commit_module
+from tiltyard.table import landed as landed_module
 from tiltyard.table.commit import commit
 from tiltyard.table.versions import VersionLocation
 from tiltyard.testing.faults import Fault, FaultyStore, Plan, Rule
@@ -35,14 +35,14 @@ def overwrite() -> Overwrite:
 def test_a_version_of_a_later_format_is_not_ours_and_does_not_block(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = commit_module.read_transaction
+    read = landed_module.read_transaction
 
     def refusing(store: Store, session: Session, location: VersionLocation) -> object:
         if location.version == 2:
             raise UnsupportedFeature("an operation of a later format")
         return read(store, session, location)
 
-    monkeypatch.setattr(commit_module, "read_transaction", refusing)
+    monkeypatch.setattr(landed_module, "read_transaction", refusing)
     done = commit(store, transaction(overwrite()), session=Session(), base=None)
     assert done.version == 5
 

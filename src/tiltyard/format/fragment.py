@@ -276,20 +276,25 @@ class FragmentList(Sequence[Fragment]):
         """Major and minor versions of data files; `since`: only of fragments that the other list does not
         share.
         """
-        if since is not None and since._messages is self._begins_as:
-            added = self._messages[len(since) :]
-        else:
-            shared = set() if since is None else set(map(id, since._messages))
-            added = [each for each in self._messages if id(each) not in shared]
+        added = self._not_shared_with(since)
         return {(file.file_major_version, file.file_minor_version) for each in added for file in each.files}
 
-    def file_names(self) -> tuple[set[str], set[str]]:
-        """Paths, below a table's root, of all files that the fragments name: those under the table's own root,
-        and those under base paths. Read from the messages: no `Fragment` is made.
+    def _not_shared_with(self, since: FragmentList | None) -> Sequence[Any]:
+        if since is None:
+            return self._messages
+        if since._messages is self._begins_as:
+            return self._messages[len(since) :]
+        shared = set(map(id, since._messages))
+        return [each for each in self._messages if id(each) not in shared]
+
+    def file_names(self, since: FragmentList | None = None) -> tuple[set[str], set[str]]:
+        """Paths, below a table's root, of all files that the fragments name: those under the table's own
+        root, and those under base paths; `since`: only of fragments that the other list does not share. Read
+        from the messages: no `Fragment` is made.
         """
         own: set[str] = set()
         elsewhere: set[str] = set()
-        for fragment in self._messages:
+        for fragment in self._not_shared_with(since):
             for file in fragment.files:
                 (elsewhere if file.HasField("base_id") else own).add(f"data/{file.path}")
             for overlay in fragment.overlays:

@@ -63,13 +63,13 @@ from tiltyard.table.cleanup.intents import removing
 from tiltyard.table.creators import other_naming, outlived_other_names
 from tiltyard.table.hint import write_hint
 from tiltyard.table.hole import HOLE_CHECK_SECONDS, Hole, fell_into_hole
+from tiltyard.table.landed import landed_before
 from tiltyard.table.publish import Publish, create_manifest
 from tiltyard.table.snapshot import (
     Snapshot,
     committed_snapshot,
     open_latest,
     read_snapshot,
-    read_transaction,
 )
 from tiltyard.table.unique import UNIQUE, checked
 from tiltyard.table.versions import (
@@ -78,7 +78,6 @@ from tiltyard.table.versions import (
     latest,
     latest_or_none,
     list_names,
-    list_versions,
     locate,
     read_hint,
 )
@@ -214,32 +213,12 @@ class _Commit:
     # -- the base ---------------------------------------------------------------------------------
 
     def landed_before(self) -> Snapshot | None:
-        """The retained version that is this very transaction, for one that says nothing about where to look.
-
-        An Overwrite or Restore without a read version is planned on whatever is the latest; repeated after a
-        lost answer it would go on top once more, over what others committed since.
+        """The retained version that is this very transaction, for one that says nothing about where to
+        look.
         """
         if not isinstance(self.transaction.operation, Overwrite | Restore | Clone):
             return None
-        unread: tuple[int, StoreError] | None = None
-        for location in reversed(list_versions(self.store)):
-            try:
-                theirs = read_transaction(self.store, self.session, location)
-                if theirs is not None and self._is(theirs):
-                    found = read_snapshot(self.store, self.session, location)
-                    return made_durable(found, self.transaction)
-            except (ObjectNotFound, CorruptFile, UnsupportedFeature):
-                continue  # removed meanwhile, damaged, or of a later format: not what we would have written
-            except StoreError as error:
-                unread = unread or (location.version, error)
-        if unread is None:
-            return None
-        version, cause = unread
-        raise StoreError(
-            f"nothing was committed: version {version} of {self.store.uri} cannot be read ({cause}), so that "
-            f"nobody can tell whether {self._named()} was committed there before; put right what keeps it "
-            "from being read, or give the version that this was planned on (read_version)"
-        ) from cause
+        return landed_before(self.store, self.session, self._is, self._named())
 
     def _is(self, theirs: Transaction) -> bool:
         return theirs.uuid == self.transaction.uuid or self.transaction.uuid in members(theirs)

@@ -15,7 +15,6 @@ from tiltyard.format.manifest import Manifest
 from tiltyard.session import Session
 from tiltyard.store import Store
 from tiltyard.table.cleanup.intents import taken_away
-from tiltyard.table.cleanup.reachable import named_by
 from tiltyard.table.versions import VersionLocation, list_names
 
 
@@ -50,9 +49,16 @@ def check_after(
 
 
 def _new(made: Manifest, base: Manifest | None) -> frozenset[str]:
-    own = named_by(made).own
-    own = own if base is None else own - named_by(base).own
-    return frozenset(key for key in own if not key.startswith(names.TRANSACTIONS_DIR + "/"))
+    """Keys that a version names and its base does not, or not as the same fragments. Its transaction's file
+    is written by the commit itself.
+    """
+    own, _ = made.fragments.file_names(None if base is None else base.fragments)
+    before = set() if base is None else {index.uuid for index in base.indices}
+    return frozenset(own).union(
+        names.index_directory(index.uuid)
+        for index in made.indices
+        if index.base_id is None and index.uuid not in before
+    )
 
 
 def _said(store: Store, who: str, key: str) -> str:
