@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tiltyard.lance as lance
+from peer import Peer
 from tiltyard.errors import FieldNotFound, InvalidInput, UnsupportedFeature, WrongType
 from tiltyard.table.nearest import search as search_module
 from tiltyard.table.nearest import vectors as vectors_module
@@ -202,6 +203,27 @@ def test_batches_are_cut_to_size(points: Any) -> None:
     scanner = points.scanner(nearest={"column": "v", "q": [1, 0], "k": 5}, batch_size=2)
     assert [batch.num_rows for batch in scanner.to_batches()] == [2, 2, 1]
     assert scanner.to_reader().read_all() == scanner.to_table()
+
+
+def test_pseudo_columns_and_a_column_that_older_fragments_lack(tmp_path: Path, peer: Peer) -> None:
+    matrix = np.arange(12, dtype=np.float32).reshape(6, 2)
+    path = str(tmp_path / "t")
+    lance.write_dataset(pa.table({"id": np.arange(6), "v": _column(matrix)}), path, max_rows_per_file=4)
+    peer("lance.dataset(p).add_columns(pa.field('w', pa.list_(pa.float32(), 2)))", p=path)
+    ds = lance.dataset(path)
+    ds.delete("id = 0")
+    columns = ["_rowoffset", "_rowaddr", "id"]
+    found = ds.to_table(columns=columns, nearest={"column": "v", "q": [9, 9], "k": 2})
+    assert found.drop(["_distance"]).to_pydict() == {
+        "_rowoffset": [3, 4],
+        "_rowaddr": [1 << 32, (1 << 32) + 1],
+        "id": [4, 5],
+    }
+    near = {"column": "w", "q": [0, 0]}
+    assert ds.to_table(nearest=near).num_rows == 0
+    more = pa.table({"id": [7], "v": _column(matrix[:1]), "w": _column(matrix[1:2])})
+    ds = lance.write_dataset(more, path, mode="append")
+    assert ds.to_table(columns=["id"], nearest=near).to_pydict() == {"id": [7], "_distance": [13]}
 
 
 def test_only_the_fragments_named_are_searched(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,12 +11,16 @@ from hypothesis import strategies as st
 from tiltyard.format.schema import Schema
 from tiltyard.table.plan import (
     UNIT_BYTES,
+    Picked,
+    Piece,
     Unit,
     cut,
     estimated_row_bytes,
     halves,
+    part,
     plan_tasks,
     plan_units,
+    sliced,
     stream_unit_rows,
 )
 
@@ -88,3 +94,39 @@ def test_cut_units_hold_the_same_rows_in_no_more_pieces_than_asked_for(live: lis
     assert all(each.rows for each in found)
     assert len(found) < pieces + len(units)
     assert max(each.rows for each in found) <= -(-len(rows) // pieces)
+
+
+PIECES = [
+    Unit(0, 0, 4, 0),
+    Picked(1, np.array([2, 5, 9]), np.array([6, 9, 13]), True),
+    Unit(2, 3, 8, 17),
+]
+
+
+def _rows(pieces: Sequence[Piece]) -> list[tuple[int, int]]:
+    """Fragment and offset of every row."""
+    rows = []
+    for piece in pieces:
+        offsets = piece.offsets.tolist() if isinstance(piece, Picked) else range(piece.start, piece.stop)
+        rows += [(piece.fragment, offset) for offset in offsets]
+    return rows
+
+
+@given(offset=st.integers(0, 14), limit=st.none() | st.integers(0, 14))
+def test_a_slice_of_pieces_holds_the_rows_of_a_slice(offset: int, limit: int | None) -> None:
+    stop = None if limit is None else offset + limit
+    kept = sliced(PIECES, offset, limit)
+    assert _rows(kept) == _rows(PIECES)[offset:stop]
+    assert all(piece.rows for piece in kept)
+
+
+@given(st.integers(0, 3), st.integers(0, 3))
+def test_a_part_of_a_piece_knows_where_its_rows_stand(start: int, length: int) -> None:
+    picked = part(PIECES[1], start, start + length)
+    assert isinstance(picked, Picked)
+    assert picked.offsets.tolist() == [2, 5, 9][start : start + length]
+    assert picked.numbers.tolist() == [6, 9, 13][start : start + length]
+    unit = part(PIECES[2], 1, 3)
+    assert unit == Unit(2, 4, 6, 18)
+    left, right = halves(PIECES[2])
+    assert _rows([left, right]) == _rows([PIECES[2]])
