@@ -19,6 +19,7 @@ from tiltyard.expr import Expr, evaluate, parse_expression
 from tiltyard.expr.build import cast, literal_as, whole_number
 from tiltyard.expr.coerce import Mismatch
 from tiltyard.expr.types import Literal, expr_of
+from tiltyard.table.dictionaries import encoded
 from tiltyard.table.fit import alike, convert, refuse_nulls
 
 if TYPE_CHECKING:
@@ -180,8 +181,8 @@ def _as_type(array: Any, wanted: Any) -> Any:
         import pyarrow.compute as pc
 
         return pc.trunc(array.cast(pa.float64())).cast(wanted)
-    if pa.types.is_dictionary(wanted) and not pa.types.is_dictionary(array.type):
-        array = array.dictionary_encode()
+    if pa.types.is_dictionary(wanted):
+        return array if array.type.equals(wanted) else encoded(array, wanted)
     return array if array.type.equals(wanted) else convert(array, wanted)
 
 

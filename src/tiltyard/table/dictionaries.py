@@ -28,3 +28,14 @@ def united(table: Any) -> Any:
                     "column with a wider index"
                 ) from error
         raise BatchTooLarge(f"the dictionaries of these rows cannot become one: {error}") from error
+
+
+def encoded(values: Any, wanted: Any) -> Any:
+    """The array as a dictionary array of exactly this type. Raises `pa.ArrowInvalid` when the values are more
+    than its indices can tell apart, or not of its value type.
+    """
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    made = values.cast(wanted.value_type).dictionary_encode()
+    indices = made.indices.cast(wanted.index_type)
+    return pa.DictionaryArray.from_arrays(indices, made.dictionary, ordered=wanted.ordered, safe=False)
