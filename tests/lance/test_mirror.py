@@ -11,7 +11,7 @@ import pytest
 
 import tiltyard.lance as lance
 from peer import Peer
-from tiltyard.dataset import LanceDataset, LanceFragment, LanceScanner, ScannerBuilder, Tags
+from tiltyard.dataset import Branches, LanceDataset, LanceFragment, LanceScanner, ScannerBuilder, Tags
 from tiltyard.dataset.not_yet import NOT_YET
 from tiltyard.errors import UnsupportedFeature
 
@@ -99,6 +99,7 @@ def test_what_is_not_there_yet_is_named(owner: str, name: str, tmp_path: Path) -
         "LanceScanner": ds.scanner(),
         "ScannerBuilder": ScannerBuilder(ds),
         "Tags": ds.tags,
+        "Branches": ds.branches,
         "tiltyard.lance": lance,
     }
     assert not hasattr(things[owner], name)
@@ -107,7 +108,7 @@ def test_what_is_not_there_yet_is_named(owner: str, name: str, tmp_path: Path) -
 
 
 def test_every_public_method_of_the_official_classes_is_there_or_named(peer: Peer) -> None:
-    classes = (LanceDataset, LanceFragment, LanceScanner, ScannerBuilder, Tags)
+    classes = (LanceDataset, LanceFragment, LanceScanner, ScannerBuilder, Tags, Branches)
     homes = {"LanceFragment": "lance.fragment"}
     for ours in classes:
         name = ours.__name__

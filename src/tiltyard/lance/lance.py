@@ -3,5 +3,19 @@
 from __future__ import annotations
 
 from tiltyard.dataset.shown import manifest_needs_migration
+from tiltyard.lance.optimize import (
+    Compaction,
+    CompactionMetrics,
+    CompactionPlan,
+    CompactionTask,
+    RewriteResult,
+)
 
-__all__ = ["manifest_needs_migration"]
+__all__ = [
+    "Compaction",
+    "CompactionMetrics",
+    "CompactionPlan",
+    "CompactionTask",
+    "RewriteResult",
+    "manifest_needs_migration",
+]
