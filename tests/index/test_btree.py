@@ -41,7 +41,7 @@ def _built(
 ) -> BTree:
     store = _store()
     ids = np.arange(len(array), dtype=np.uint64) if ids is None else ids
-    limits = BuildLimits(run_bytes=run_bytes, page_rows=page_rows)
+    limits = BuildLimits(run_bytes=run_bytes, held_bytes=2 * run_bytes, page_rows=page_rows)
     build(store, DIRECTORY, _blocks(array, ids, block_rows), array.type, limits=limits)
     return open_btree(store, DIRECTORY, Session())
 
@@ -109,7 +109,7 @@ def test_entries_come_in_order_with_nulls_first_and_the_lookup_tells_the_pages(
     array = array_of(kind, values)
     store = _store()
     # Runs of a few values each, so that many are merged.
-    limits = BuildLimits(run_bytes=60, page_rows=8)
+    limits = BuildLimits(run_bytes=60, held_bytes=200, page_rows=8)
     built = build(store, DIRECTORY, _blocks(array, np.arange(50, dtype=np.uint64), 5), kind, limits=limits)
     assert {file.path: file.size for file in built.files} == {
         name: store.stat(f"{DIRECTORY}/{name}").size for name in (PAGES_FILE, LOOKUP_FILE)
@@ -210,7 +210,7 @@ def test_types_that_have_no_order_are_refused_by_name() -> None:
             build(_store(), DIRECTORY, [], kind)
     with pytest.raises(UnsupportedFeature, match="width 0"):
         order_of(pa.binary(0))
-    with pytest.raises(InvalidInput, match="page_rows must be a positive number"):
+    with pytest.raises(InvalidInput, match="page_rows must be a number of at least 1"):
         BuildLimits(page_rows=0)
 
 

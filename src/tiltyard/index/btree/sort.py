@@ -37,12 +37,14 @@ class _Held:
 
 
 class Sorter:
-    """Takes entries in any order; `sorted` gives them in stored order. Holds about `run_bytes` bytes: what is
-    more goes to a file without a name, until `discard`."""
+    """Takes entries in any order; `sorted` gives them in stored order. Sorts `run_bytes` bytes at a time and
+    keeps `held_bytes` of what is sorted: the rest goes to a file without a name, until `discard`."""
 
-    def __init__(self, order: Order, *, run_bytes: int) -> None:
+    def __init__(self, order: Order, *, run_bytes: int, held_bytes: int) -> None:
         self._order = order
         self._run_bytes = run_bytes
+        self._room = held_bytes
+        self._kept: list[Entries] = []
         self._held = _Held([], [])
         self._scratch: Scratch | None = None
         self._runs: list[list[tuple[int, int]]] = []
@@ -60,17 +62,18 @@ class Sorter:
 
     def sorted(self, others: Sequence[Iterable[Entries]] = ()) -> Iterator[Entries]:
         """Everything, and what other sorted sources give, in stored order."""
-        sources = list(others)
+        sources = [*others, *map(_cut, self._kept)]
         if self._scratch is not None:
             mapped = self._scratch.map()
             sources += [self._run(mapped, pieces) for pieces in self._runs]
         if self._held.values:
-            sources.append(iter([_joined(self._taken(), self._order)]))
+            sources.append(_cut(_joined(self._taken(), self._order)))
         yield from merged(sources, self._order)
 
     def discard(self) -> None:
         """Give back memory and file."""
         self._held = _Held([], [])
+        self._kept = []
         if self._scratch is not None:
             self._scratch.close()
             self._scratch = None
@@ -80,7 +83,12 @@ class Sorter:
         return held
 
     def _put_aside(self) -> None:
+        nbytes = self._held.nbytes
         values, ids = _joined(self._taken(), self._order)
+        if nbytes <= self._room:
+            self._room -= nbytes
+            self._kept.append((values, ids))
+            return
         if self._scratch is None:
             self._scratch = Scratch()
         batch = pa.RecordBatch.from_arrays([values, id_array(ids)], schema=self._schema)
@@ -94,6 +102,12 @@ class Sorter:
         for begin, size in pieces:
             batch = pa.ipc.read_record_batch(mapped.slice(begin, size), self._schema)
             yield batch.column(0), batch.column(1).to_numpy()
+
+
+def _cut(run: Entries) -> Iterator[Entries]:
+    values, ids = run
+    for start in range(0, len(ids), RUN_BLOCK_ROWS):
+        yield values.slice(start, RUN_BLOCK_ROWS), ids[start : start + RUN_BLOCK_ROWS]
 
 
 def id_array(ids: RowIds) -> pa.Array:

@@ -42,17 +42,18 @@ Kept = Callable[[RowIds], tuple[npt.NDArray[np.bool_] | None, RowIds]]
 
 @dataclass(frozen=True, slots=True)
 class BuildLimits:
-    """`run_bytes`: bytes of values and row ids that are sorted in memory; more is put aside in files.
-    `page_rows`: rows of a page."""
+    """`run_bytes`: bytes of values and row ids that are sorted at once. `held_bytes`: bytes of sorted ones
+    that stay in memory; more is put aside in a file. `page_rows`: rows of a page."""
 
     run_bytes: int = 32 * MIB
+    held_bytes: int = 256 * MIB
     page_rows: int = DEFAULT_PAGE_ROWS
 
     def __post_init__(self) -> None:
-        for name in ("run_bytes", "page_rows"):
+        for name, least in (("run_bytes", 1), ("held_bytes", 0), ("page_rows", 1)):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise InvalidInput(f"{name} must be a positive number, found {value!r}")
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise InvalidInput(f"{name} must be a number of at least {least}, found {value!r}")
 
 
 DEFAULT_LIMITS = BuildLimits()
@@ -109,7 +110,7 @@ def merge(
     for tree, _ in old:
         if tree.type != value_type:
             raise CorruptFile(f"the index holds {tree.type}, its column is {value_type}", tree.directory)
-    sorter = Sorter(order, run_bytes=limits.run_bytes)
+    sorter = Sorter(order, run_bytes=limits.run_bytes, held_bytes=limits.held_bytes)
     written: list[str] = []
     try:
         for array, ids in values:
