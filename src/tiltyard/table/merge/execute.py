@@ -245,7 +245,8 @@ def recorded_key(bound: Bound) -> Key | None:
     """
     key = bound.key
     if bound.is_unique:
-        return bound.unique
+        sets_key = bound.updates is not None and set(bound.updates.field_ids) & set(key.field_ids)
+        return None if sets_key else bound.unique  # None: the commit looks at the rows themselves
     if bound.settings.insert:
         return key
     primary = tuple(field.id for field in bound.schema.primary_key)
