@@ -86,11 +86,12 @@ def test_new_fragments_have_the_rows_of_the_official_writer(tmp_path: Path, peer
         assert sizes[0] == sizes[1]
 
 
-def test_a_file_ends_at_its_limit_of_bytes(tmp_path: Path) -> None:
-    ds = make(tmp_path, 20)
-    ds.optimize.compact_files(max_bytes_per_file=1)
-    assert len(ds.get_fragments()) > 1
-    assert ids(tmp_path) == list(range(200))
+def test_a_file_ends_at_its_limit_of_bytes_but_holds_a_page(tmp_path: Path) -> None:
+    wide = pa.FixedSizeListArray.from_arrays(pa.array(range(4 << 20)), 1024)
+    lance.write_dataset(pa.table({"a": wide}), tmp_path, max_rows_per_file=2048)
+    ds = lance.dataset(tmp_path)
+    ds.optimize.compact_files(max_bytes_per_file=1, batch_size=128)
+    assert [f.physical_rows for f in ds.get_fragments()] == [1024] * 4
 
 
 def test_columns_from_several_files_come_together_and_dropped_ones_go(tmp_path: Path, peer: Peer) -> None:

@@ -63,6 +63,12 @@ class RewriteResult:
     original_fragments: list[FragmentMetadata]
     new_fragments: list[FragmentMetadata]
 
+    def __repr__(self) -> str:
+        return (
+            f"RewriteResult(read_version={self.read_version}, new_fragments={self.new_fragments}, "
+            f"old_fragments={self.original_fragments})"
+        )
+
     @property
     def old_fragments(self) -> list[FragmentMetadata]:
         """The same as `original_fragments`."""

@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 Progress = Callable[[int], None]
 """Told the rows that were read since it was last told."""
 
+MIN_BYTES_PER_FILE = 8 << 20
+"""A file holds at least a page of so many bytes, as with the official writer; a lower limit would make files
+of single batches.
+"""
+
 U64 = npt.NDArray[np.uint64]
 
 
@@ -54,6 +59,7 @@ def execute(snapshot: Snapshot, task: Task, *, progress: Progress | None = None)
     request = ScanRequest(
         fragments=[each.id for each in fragments], batch_rows=options.batch_size or DEFAULT_BATCH_ROWS
     )
+    max_bytes = max(options.max_bytes_per_file or MAX_BYTES_PER_FILE, MIN_BYTES_PER_FILE)
     scan = Scan(read, request)
     rows = scan.count()
     seen = _Seen(len(read.schema.fields), progress)
@@ -65,7 +71,7 @@ def execute(snapshot: Snapshot, task: Task, *, progress: Progress | None = None)
                 read.store,
                 read.schema,
                 stream.take(count * size),
-                WriteOptions(size, options.max_bytes_per_file or MAX_BYTES_PER_FILE, version),
+                WriteOptions(size, max_bytes, version),
                 arrow_schema=read.schema.arrow,
             )
         _check(read, rows, new, seen)
