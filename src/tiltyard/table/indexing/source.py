@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 """Told the rows that were read so far, and how many there are."""
 
+PLAIN_EXTENSIONS = frozenset(("arrow.uuid",))
+"""Extension types whose values are ordered as what they are stored as."""
+
 SCAN_ROWS = 1 << 16
 """Rows of a batch that the column is read in."""
 
@@ -57,7 +60,7 @@ def indexable(schema: Schema, column: str) -> Field:
     reason = ""
     if any(each.logical_type != "struct" for each in above):
         reason = "it lies inside a list or map"
-    elif found.extension_name:
+    elif found.extension_name and found.extension_name not in PLAIN_EXTENSIONS:
         reason = f"it is of the extension type {found.extension_name}"
     elif found.is_blob:
         reason = "it is a blob column"
