@@ -69,6 +69,15 @@ class ByteCache:
             if entry is not None:
                 self._bytes -= entry[1]
 
+    def drop_where(self, chosen: Callable[[Hashable], bool]) -> int:
+        """Forget every key that `chosen` picks, and say how many they were. It runs outside the lock."""
+        with self._lock:
+            keys = list(self._entries)
+        picked = [key for key in keys if chosen(key)]
+        for key in picked:
+            self.drop(key)
+        return len(picked)
+
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
