@@ -22,7 +22,7 @@ from tiltyard.session import Session
 from tiltyard.store import Store, open_store
 from tiltyard.table.cleanup.run import Cleaned, clean
 from tiltyard.table.cleanup.select import Policy
-from tiltyard.table.cleanup.survey import Known, place_of
+from tiltyard.table.cleanup.survey import decoded, place_of
 from tiltyard.table.restore import restore
 from tiltyard.table.scan import Scan
 from tiltyard.table.snapshot import open_snapshot, read_snapshot
@@ -103,10 +103,9 @@ def _files(store: Store) -> list[str]:
 
 
 def _named_files(store: Store) -> set[str]:
-    known = Known()
     named: set[str] = set()
     for location in list_versions(store):
-        named |= known.read(store, location.path, location.version)[0].own
+        named |= decoded(store, location.path, location.version).own
     return {path for path in named if path.startswith(("data/", "_deletions/"))}
 
 

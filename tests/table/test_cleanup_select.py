@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tiltyard.errors import CleanupRefused, InvalidCleanup, VersionNotFound
 from tiltyard.format import names
-from tiltyard.table.cleanup.reachable import Named, key_of, kind_of
+from tiltyard.table.cleanup.reachable import Named, NamedByVersions, key_of, kind_of
 from tiltyard.table.cleanup.select import (
     DAY_NS,
     GRACE_NS,
@@ -33,17 +33,29 @@ def data(n: int) -> str:
     return names.data_path(names.data_file_name(n.to_bytes(16, "big")))
 
 
-def version(number: int, *files: str, age: int = 30 * DAY_NS) -> Version:
+@dataclass(frozen=True)
+class Given:
+    """A version and what it names."""
+
+    version: Version
+    named: Named
+
+
+def version(number: int, *files: str, age: int = 30 * DAY_NS) -> Given:
     path = names.manifest_path(number)
-    return Version(number, path, 100, NOW - age, NOW - age, Named(frozenset(files)))
+    return Given(Version(number, path, 100, NOW - age, NOW - age), Named(frozenset(files)))
 
 
-def survey(*versions: Version, files: tuple[File, ...] | None = None, **more: object) -> Survey:
-    named = {path for each in versions for path in each.named.own}
+def survey(*given: Given, files: tuple[File, ...] | None = None, **more: object) -> Survey:
+    named = NamedByVersions()
+    for each in given:
+        named.add(each.version.version, each.named)
     if files is None:
-        files = tuple(File(path, 10, NOW - 30 * DAY_NS) for path in sorted(named))
+        paths = {path for each in given for path in each.named.own}
+        files = tuple(File(path, 10, NOW - 30 * DAY_NS) for path in sorted(paths))
+    versions = tuple(each.version for each in given)
     manifests = tuple(File(each.path, each.size, each.mtime_ns) for each in versions)
-    found = Survey(NOW, versions[-1].version, versions, files + manifests)
+    found = Survey(NOW, versions[-1].version, versions, named, files + manifests)
     return replace(found, **more)  # type: ignore[arg-type]
 
 

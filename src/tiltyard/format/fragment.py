@@ -292,11 +292,14 @@ class FragmentList(Sequence[Fragment]):
         root, and those under base paths; `since`: only of fragments that the other list does not share. Read
         from the messages: no `Fragment` is made.
         """
-        own: set[str] = set()
-        elsewhere: set[str] = set()
-        for fragment in self._not_shared_with(since):
-            for file in fragment.files:
-                (elsewhere if file.HasField("base_id") else own).add(f"data/{file.path}")
+        fragments = self._not_shared_with(since)
+        own = {
+            f"data/{file.path}" for each in fragments for file in each.files if not file.HasField("base_id")
+        }
+        elsewhere = {
+            f"data/{file.path}" for each in fragments for file in each.files if file.HasField("base_id")
+        }
+        for fragment in fragments:
             for overlay in fragment.overlays:
                 file = overlay.data_file
                 (elsewhere if file.HasField("base_id") else own).add(f"data/{file.path}")

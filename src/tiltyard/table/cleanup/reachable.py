@@ -6,7 +6,9 @@ segment, or a single file. Keys are paths below the table's root.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tiltyard.format import names
@@ -41,6 +43,82 @@ def named_by(manifest: Manifest) -> Named:
     if manifest.transaction_file:
         own.add(names.transaction_path(manifest.transaction_file))
     return Named(frozenset(own), frozenset(elsewhere))
+
+
+class NamedByVersions:
+    """Which versions of a chain name a key. Versions are added in ascending order, each as what it names
+    beyond the one before: a key that a thousand versions in a row name costs as much as one that one names.
+    """
+
+    def __init__(self) -> None:
+        self._own = _Runs()
+        self._elsewhere = _Runs()
+        self.versions: list[int] = []
+
+    def add(self, version: int, named: Named) -> None:
+        """Add the next version."""
+        position = len(self.versions)
+        self.versions.append(version)
+        self._own.add(position, named.own)
+        self._elsewhere.add(position, named.elsewhere)
+
+    def own_keys(self, among: Sequence[bool]) -> set[str]:
+        """Keys that one of the versions marked (by position) names under the table's own root."""
+        counts = [0, *accumulate(among)]
+        return {
+            key
+            for key, runs in self._own.runs.items()
+            if any(counts[high + 1] > counts[low] for low, high in self._own.pairs(runs, len(self.versions)))
+        }
+
+    def span(self, key: str, marked: Marked) -> tuple[int, int] | None:
+        """Positions of the first and the last of the marked versions that name the key, wherever; None where
+        none does.
+        """
+        found: list[tuple[int, int]] = []
+        for side in (self._own, self._elsewhere):
+            runs = side.runs.get(key)
+            if runs is not None:
+                for low, high in side.pairs(runs, len(self.versions)):
+                    first, last = marked.following[low], marked.preceding[high]
+                    if first <= high:
+                        found.append((first, last))
+        return (min(low for low, _ in found), max(high for _, high in found)) if found else None
+
+
+class Marked:
+    """Some of the versions of a chain, by position: which is the next one at or after a position, which the
+    last one at or before it.
+    """
+
+    def __init__(self, marks: Sequence[bool]) -> None:
+        count = len(marks)
+        self.following = [count] * (count + 1)
+        for position in range(count - 1, -1, -1):
+            self.following[position] = position if marks[position] else self.following[position + 1]
+        self.preceding = list(
+            accumulate(range(count), lambda last, at: at if marks[at] else last, initial=-1)
+        )[1:]
+
+
+class _Runs:
+    """Per key the runs of positions, as flat pairs; the last one may still be open (-1)."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, list[int]] = {}
+        self._before: frozenset[str] = frozenset()
+
+    def add(self, position: int, keys: frozenset[str]) -> None:
+        for key in keys - self._before:
+            self.runs.setdefault(key, []).extend((position, -1))
+        for key in self._before - keys:
+            self.runs[key][-1] = position - 1
+        self._before = keys
+
+    def pairs(self, runs: list[int], count: int) -> Iterator[tuple[int, int]]:
+        for at in range(0, len(runs), 2):
+            high = runs[at + 1]
+            yield runs[at], count - 1 if high < 0 else high
 
 
 def key_of(path: str) -> str:

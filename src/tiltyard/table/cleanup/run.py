@@ -27,9 +27,10 @@ from tiltyard.errors import StoreError
 from tiltyard.format import names
 from tiltyard.store import Store
 from tiltyard.table.cleanup import intents
+from tiltyard.table.cleanup.forget import forget
 from tiltyard.table.cleanup.reachable import FOLDERS, key_of
 from tiltyard.table.cleanup.select import NS_PER_SECOND, FileFate, Policy, Selection, Survey, Version, select
-from tiltyard.table.cleanup.survey import Known, Place, look, look_around, look_at_versions
+from tiltyard.table.cleanup.survey import Known, Place, look, look_around, needed_now
 from tiltyard.table.versions import list_versions, read_hint
 
 MIN_AGE_NS = 50_000_000
@@ -81,6 +82,7 @@ def clean(place: Place, read_version: int, policy: Policy, delete_rate_limit: in
     run = _Run(place, known, delete_rate_limit)
     if versions or files:
         run.remove(versions, files)
+        forget(place, [each.path for each in versions] + [each.path for each in files])
     _sweep(place.store, earlier)
     return run.done
 
@@ -143,7 +145,7 @@ class _Run:
 
     def _look_at_refs(self) -> tuple[frozenset[int], int]:
         """Versions that tags and branches hold by now, and the newest version."""
-        pins, _ = look_around(self._place, self._known)
+        pins = look_around(self._place, self._known)
         found = list_versions(self._store)
         return frozenset(pins), found[-1].version if found else 0
 
@@ -162,11 +164,11 @@ class _Run:
         """
         if not files:
             return
-        needed = self._keys_needed()
+        needed = needed_now(self._place, self._known)
         directories: dict[str, bool] = {}
         for each in files:
             if self._renew_when_due(intent):
-                needed = self._keys_needed()
+                needed = needed_now(self._place, self._known)
             key = key_of(each.path)
             directory = _directory_of(each.path)
             if each.kind != "temporary" and key in needed:
@@ -179,15 +181,6 @@ class _Run:
         for directory, emptied in directories.items():
             if emptied and directory:
                 self._drop_directory(directory)
-
-    def _keys_needed(self) -> set[str]:
-        """Keys that any version, branch, detached or staged manifest names now."""
-        needed: set[str] = set()
-        for version in look_at_versions(self._place, self._known):
-            needed |= version.named.every
-        _, held = look_around(self._place, self._known)
-        needed.update(held)
-        return needed
 
     def _delete(self, file: FileFate) -> bool:
         self._in_pace()

@@ -8,12 +8,12 @@ no version that stays, branch, detached or staged manifest names it, and either 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tiltyard.errors import CleanupRefused, InvalidCleanup, VersionNotFound
 from tiltyard.format.names import VERSIONS_DIR, parse_manifest_name, parse_staged_manifest
-from tiltyard.table.cleanup.reachable import KIND_BY_FOLDER, Named, key_of, kind_of
+from tiltyard.table.cleanup.reachable import KIND_BY_FOLDER, Marked, NamedByVersions, key_of, kind_of
 
 NS_PER_SECOND = 1_000_000_000
 DAY_NS = 86_400 * NS_PER_SECOND
@@ -60,8 +60,8 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version that is there: its manifest, and what it names. Times in ns by the store's clock: `mtime_ns`
-    of the content, `named_ns` of the name.
+    """A version that is there: its manifest. Times in ns by the store's clock: `mtime_ns` of the content,
+    `named_ns` of the name.
     """
 
     version: int
@@ -69,7 +69,6 @@ class Version:
     size: int
     mtime_ns: int
     named_ns: int
-    named: Named
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,8 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What was found. `files` were listed before `versions` (ascending) were read.
+    """What was found. `files` were listed before `versions` (ascending) were read; `named` says which of
+    those name what.
 
     `held`: keys that branches, detached and staged manifests name, with a word for who does. `gone`: keys
     that versions named which an earlier cleanup removed. `read_version`: the version that the cleanup was
@@ -104,6 +104,7 @@ class Survey:
     now_ns: int
     read_version: int
     versions: tuple[Version, ...]
+    named: NamedByVersions
     files: tuple[File, ...] = ()
     pins: Mapping[int, tuple[Pin, ...]] = field(default_factory=dict)
     held: Mapping[str, str] = field(default_factory=dict)
@@ -235,43 +236,30 @@ _ALWAYS = {"hint": "it is the version hint", "tag": "tags go when they are delet
 """Files that no cleanup removes, by kind."""
 
 
-@dataclass(slots=True)
 class _Holders:
-    """Per key the lowest and the highest version that stays and names it, and until when one does (ns; None:
-    not by time alone).
-    """
+    """The versions that stay, asked about keys."""
 
-    spans: dict[str, tuple[int, int, int | None]]
-
-    def add(self, key: str, version: int, until_ns: int | None) -> None:
-        """Versions come ascending."""
-        known = self.spans.get(key)
-        if known is None:
-            self.spans[key] = (version, version, until_ns)
-        else:
-            low, _, before = known
-            both = None if before is None or until_ns is None else max(before, until_ns)
-            self.spans[key] = (low, version, both)
+    def __init__(self, survey: Survey, fates: Sequence[VersionFate]) -> None:
+        self._named = survey.named
+        self._fates = fates
+        self._staying = Marked([not fate.goes for fate in fates])
 
     def text(self, key: str) -> tuple[str, int | None] | None:
-        """Who holds the key, and until when; None where no version does."""
-        span = self.spans.get(key)
+        """Who holds the key, and until when the last of them stays; None where no version does."""
+        span = self._named.span(key, self._staying)
         if span is None:
             return None
-        low, high, until = span
-        return f"version {low} names it" if low == high else f"versions {low} to {high} name it", until
+        first, last = (self._fates[at] for at in span)
+        low, high = first.version.version, last.version.version
+        return (
+            f"version {low} names it" if low == high else f"versions {low} to {high} name it",
+            last.until_ns,
+        )
 
 
 def _file_fates(survey: Survey, policy: Policy, fates: tuple[VersionFate, ...]) -> list[FileFate]:
-    staying = _Holders({})
-    going: set[str] = set(survey.gone)
-    for fate in fates:
-        number = fate.version.version
-        if fate.goes:
-            going |= fate.version.named.own
-            continue
-        for key in fate.version.named.every:
-            staying.add(key, number, fate.until_ns)
+    staying = _Holders(survey, fates)
+    going = survey.gone | survey.named.own_keys([fate.goes for fate in fates])
     by_path = {fate.version.path: fate for fate in fates}
     youngest = _youngest(survey.files)
     newest = survey.versions[-1].version if survey.versions else 0
@@ -301,7 +289,7 @@ def _file_fate(
     survey: Survey,
     policy: Policy,
     staying: _Holders,
-    going: set[str],
+    going: frozenset[str],
     youngest: Mapping[str, int],
     newest: int,
 ) -> FileFate:

@@ -16,10 +16,10 @@ from tiltyard.session import Session
 from tiltyard.store import Store, open_store
 from tiltyard.table import refs
 from tiltyard.table.cleanup.intents import Intent, read_intents
-from tiltyard.table.cleanup.reachable import FOLDERS, Named, named_by
+from tiltyard.table.cleanup.reachable import FOLDERS, Marked, Named, NamedByVersions, named_by
 from tiltyard.table.cleanup.select import File, Pin, Survey, Version
 from tiltyard.table.snapshot import Snapshot
-from tiltyard.table.versions import VersionLocation, list_versions
+from tiltyard.table.versions import list_versions
 
 MAX_BRANCH_DEPTH = 32
 """Directories below each other in which branches are looked for; more is a loop of links."""
@@ -50,23 +50,33 @@ class Place:
 
 @dataclass(slots=True)
 class Known:
-    """Manifests that were read in this run, by path and tag: looking again reads only what is new."""
+    """What one run has read: looking again reads only manifests that are new.
 
-    named: dict[tuple[str, str, str], Named] = field(default_factory=dict)
+    `named` grows by the versions of the chain when they are first looked at; `held` by what else names files.
+    """
 
-    def read(self, store: Store, path: str, version: int) -> tuple[Named, int, int, int]:
-        """What a manifest names, its size (bytes), mtime and ctime (ns). Raises ObjectNotFound, CorruptFile,
-        UnsupportedFeature for flags that we do not know.
-        """
-        stat = store.stat(path)
-        key = (store.identity, path, stat.tag)
-        found = self.named.get(key)
-        if found is None:
-            found = self.named[key] = _decoded(store, path, version)
-        return found, stat.size, stat.mtime_ns, stat.ctime_ns
+    named: NamedByVersions = field(default_factory=NamedByVersions)
+    held: dict[str, str] = field(default_factory=dict)
+    positions: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Where in `named` a manifest of the chain stands, by path and tag."""
+    seen: set[tuple[str, str, str]] = field(default_factory=set)
+    """Manifests elsewhere, by store, path and tag."""
+
+    def hold(self, store: Store, path: str, version: int, word: str, *, every: bool) -> None:
+        """Hold what a manifest names: everything, or only under base paths. Raises ObjectNotFound."""
+        tag = (store.identity, path, store.stat(path).tag)
+        if tag in self.seen:
+            return
+        named = decoded(store, path, version)
+        for key in named.every if every else named.elsewhere:
+            self.held.setdefault(key, word)
+        self.seen.add(tag)
 
 
-def _decoded(store: Store, path: str, version: int) -> Named:
+def decoded(store: Store, path: str, version: int) -> Named:
+    """What a manifest names. Raises ObjectNotFound, CorruptFile, UnsupportedFeature for flags that we do not
+    know.
+    """
     where = f"{store.uri}/{path}"
     try:
         manifest, _ = decode_manifest(store.read(path), where)
@@ -98,16 +108,17 @@ def look(place: Place, read_version: int, known: Known) -> tuple[Survey, list[In
     files = [File(each.path, each.size, each.mtime_ns) for folder in FOLDERS for each in store.list(folder)]
     files += _strangers(store)
     earlier = read_intents(store, place.session)
-    versions = look_at_versions(place, known)
-    pins, held = look_around(place, known)
+    versions = _look_at_versions(place, known)
+    pins = look_around(place, known)
     gone = [each.verified for each in earlier if not each.finished]  # it died, or is at the same work
     survey = Survey(
         now_ns=now_ns,
         read_version=read_version,
         versions=tuple(versions),
+        named=known.named,
         files=tuple(files),
         pins=pins,
-        held=held,
+        held=known.held,
         gone=frozenset().union(*gone),
     )
     return survey, earlier
@@ -127,27 +138,57 @@ def _strangers(store: Store) -> list[File]:
     return found
 
 
-def look_at_versions(place: Place, known: Known) -> list[Version]:
+def _look_at_versions(place: Place, known: Known) -> list[Version]:
     """Every version of the chain that is there, ascending."""
+    store = place.store
     found: list[Version] = []
-    for location in list_versions(place.store):
-        version = _version(place.store, location, known)
-        if version is not None:
-            found.append(version)
+    for location in list_versions(store):
+        try:
+            stat = store.stat(location.path)
+            named = decoded(store, location.path, location.version)
+        except ObjectNotFound:
+            continue  # another cleanup was quicker
+        known.positions[location.path, stat.tag] = len(known.named.versions)
+        known.named.add(location.version, named)
+        found.append(Version(location.version, location.path, stat.size, stat.mtime_ns, stat.ctime_ns))
     return found
 
 
-def _version(store: Store, location: VersionLocation, known: Known) -> Version | None:
-    try:
-        named, size, mtime_ns, named_ns = known.read(store, location.path, location.version)
-    except ObjectNotFound:
-        return None  # another cleanup was quicker
-    return Version(location.version, location.path, size, mtime_ns, named_ns, named)
+@dataclass(slots=True)
+class Needed:
+    """Which keys something names now."""
+
+    known: Known
+    present: Marked
+    new: set[str]
+
+    def __contains__(self, key: str) -> bool:
+        held = key in self.known.held or key in self.new
+        return held or self.known.named.span(key, self.present) is not None
 
 
-def look_around(place: Place, known: Known) -> tuple[dict[int, tuple[Pin, ...]], dict[str, str]]:
-    """What holds versions of the chain (tags, branches), and what else names its files: other branches,
-    detached and staged manifests, each key with a word for who does.
+def needed_now(place: Place, known: Known) -> Needed:
+    """Keys that any version of the chain names now, also one that was committed since the first look, or any
+    branch, detached or staged manifest.
+    """
+    marks = [False] * len(known.named.versions)
+    new: set[str] = set()
+    for location in list_versions(place.store):
+        try:
+            position = known.positions.get((location.path, place.store.stat(location.path).tag))
+            if position is None:
+                new |= decoded(place.store, location.path, location.version).every
+            else:
+                marks[position] = True
+        except ObjectNotFound:
+            continue
+    look_around(place, known)
+    return Needed(known, Marked(marks), new)
+
+
+def look_around(place: Place, known: Known) -> dict[int, tuple[Pin, ...]]:
+    """What holds versions of the chain: tags and branches. What else names its files goes to `known.held`:
+    other branches, detached and staged manifests.
     """
     pins: dict[int, list[Pin]] = {}
     for tag in refs.every_tag(place.root):
@@ -156,23 +197,23 @@ def look_around(place: Place, known: Known) -> tuple[dict[int, tuple[Pin, ...]],
             pins.setdefault(tag.version, []).append(pin)
     for name, version in _forks(place):
         pins.setdefault(version, []).append(Pin(f"branch {name!r} starts from it"))
-    held: dict[str, str] = {}
     for store, word in _other_chains(place):
         for path, version in _manifests(store):
-            for key in _elsewhere(store, path, version, known):
-                held.setdefault(key, word)
+            _hold(known, store, path, version, word, every=False)
     for path, version in _manifests(place.store, apart=True):
-        try:
-            named, *_ = known.read(place.store, path, version)
-        except ObjectNotFound:
-            continue
-        except CorruptFile:
-            if names.parse_staged_manifest(path.rpartition("/")[2]) is not None:
-                continue  # unfinished; nobody can publish it
+        _hold(known, place.store, path, version, f"{path} names it", every=True)
+    return {version: tuple(each) for version, each in pins.items()}
+
+
+def _hold(known: Known, store: Store, path: str, version: int, word: str, *, every: bool) -> None:
+    try:
+        known.hold(store, path, version, word, every=every)
+    except ObjectNotFound:
+        return  # removed meanwhile
+    except CorruptFile:
+        if names.parse_staged_manifest(path.rpartition("/")[2]) is None:
             raise
-        for key in named.every:
-            held.setdefault(key, f"{path} names it")
-    return {version: tuple(each) for version, each in pins.items()}, held
+        # else unfinished: nobody can publish it
 
 
 def _forks(place: Place) -> Iterator[tuple[str, int]]:
@@ -218,18 +259,6 @@ def _manifests(store: Store, *, apart: bool = False) -> Iterator[tuple[str, int]
             yield path, parsed[0]
         elif parsed is None and (staged := names.parse_staged_manifest(name)) is not None:
             yield path, staged
-
-
-def _elsewhere(store: Store, path: str, version: int, known: Known) -> frozenset[str]:
-    """What a manifest of another chain names under base paths, which may be this chain."""
-    try:
-        return known.read(store, path, version)[0].elsewhere
-    except ObjectNotFound:
-        return frozenset()
-    except CorruptFile:
-        if names.parse_staged_manifest(path.rpartition("/")[2]) is not None:
-            return frozenset()
-        raise
 
 
 def place_of(snapshot: Snapshot, root: Store | None = None) -> Place:
