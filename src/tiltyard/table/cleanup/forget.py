@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 def forget(place: Place, paths: Iterable[str]) -> None:
     """Drop what the session has cached under the names of some files of the table."""
     gone = set(paths)
-    # Segments are known by the name of their directory.
-    gone |= {
-        path.split("/")[1] for path in gone if path.startswith(f"{INDICES_DIR}/") and path.count("/") > 1
-    }
+    # Segments are known by their directory, or its name.
+    directories = {path.rpartition("/")[0] for path in gone if path.startswith(f"{INDICES_DIR}/")}
+    gone |= directories | {directory.rpartition("/")[2] for directory in directories}
     identity = place.store.identity
 
     def is_gone(key: Hashable) -> bool:
