@@ -119,6 +119,9 @@ def test_other_writers_that_always_win_end_in_contention(
     with pytest.raises(TooMuchContention, match="lost 5 versions") as caught:
         append(base, "mine", publish=publish)
     assert caught.value.retryable
+    won = caught.value.winner
+    assert won is not None
+    assert f"the Append of version {won.version} (transaction {won.uuid})" in str(caught.value)
     assert "mine.lance" not in paths(now(store))
 
 

@@ -96,6 +96,8 @@ class CatchingUp:
     """Every version up to this one was taken into account."""
     rows_lost: int = 0
     """Rounds in which others had changed the fragments whose rows we change."""
+    winner: Winner | None = None
+    """The last commit of another writer that was seen."""
     planned: dict[int, DeletionFile | None] = field(default_factory=dict)
     """Deletion files that our fragment copies were made from."""
 
@@ -120,6 +122,7 @@ class CatchingUp:
                 found = current if version == current.version else self._open(version)
                 return made_durable(found, self.transaction)
             others.append((version, theirs))
+            self.winner = Winner(version, theirs.name, theirs.uuid)
         flags.check_writer(current.manifest)
         if others and appeared(self.base, current, self.transaction.operation):
             raise RetryableConflict(

@@ -284,11 +284,15 @@ class _Commit:
             spent += min(now - before, MAX_LOOK_AGE_SECONDS)  # a machine that slept has lost nothing by it
             before = now
             if lost_slots >= MAX_LOST_SLOTS or catching_up.rows_lost > max_retries or spent > timeout:
-                raise TooMuchContention(
+                won = catching_up.winner
+                told = "" if won is None else f"; the last one seen was {won}"
+                error = TooMuchContention(
                     f"other writers kept winning: {self._named()} lost {lost_slots} versions in "
                     f"{spent:.1f} s, and {catching_up.rows_lost} times they had changed the "
-                    "fragments that it changes; nothing was committed"
+                    f"fragments that it changes{told}. Nothing was committed; try again when it is quieter"
                 )
+                error.winner = won
+                raise error
             back_off(now - self.looked_at, lost_slots)
 
     def _round(self, catching_up: CatchingUp, lost_slots: int) -> Snapshot | None:
