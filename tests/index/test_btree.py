@@ -16,7 +16,7 @@ from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound, Unsupport
 from tiltyard.expr.index_query import EVERYTHING, ColumnQuery, Range
 from tiltyard.file import FileReader, FileWriter
 from tiltyard.format.schema import Schema
-from tiltyard.index.btree import BTree, BuildLimits, build, merge, open_btree, remap
+from tiltyard.index.btree import BTree, BuildLimits, build, join, merge, open_btree, remap
 from tiltyard.index.btree.layout import LOOKUP_FILE, PAGES_FILE
 from tiltyard.index.order import order_of
 from tiltyard.session import Session
@@ -84,8 +84,18 @@ def test_an_answer_is_that_of_every_value_looked_at(kind: pa.DataType, data: st.
 
 @given(st.data())
 @settings(max_examples=6)
-@pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_many_keys_find_the_rows_of_each(kind: pa.DataType, data: st.DataObject) -> None:
+@pytest.mark.parametrize(
+    ("kind", "rows_a_key"),
+    [(kind, join.ROWS_A_KEY) for kind in KINDS] + [(kind, 0) for kind in KINDS if order_of(kind).is_text],
+    ids=str,
+)
+def test_many_keys_find_the_rows_of_each(kind: pa.DataType, rows_a_key: int, data: st.DataObject) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(join, "ROWS_A_KEY", rows_a_key)
+        _check_keys(kind, data)
+
+
+def _check_keys(kind: pa.DataType, data: st.DataObject) -> None:
     values = data.draw(st.lists(st.sampled_from(VALUES[kind]), max_size=60))
     keys = data.draw(st.lists(st.sampled_from(VALUES[kind]), max_size=60))
     tree = _built(array_of(kind, values), page_rows=data.draw(st.integers(1, 9)))

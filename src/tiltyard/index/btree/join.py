@@ -15,7 +15,9 @@ from tiltyard.index.order import Order
 if TYPE_CHECKING:
     from tiltyard.index.btree.search import BTree, Places, RowIds
 
-_POSITIVE_ZERO = np.float64(0.0)
+ROWS_A_KEY = 1024
+"""Texts are looked up one by one where there are more rows than this between the first and the last of them
+for each; else the rows are looked up among the texts."""
 
 
 def find(tree: BTree, keys: pa.Array) -> tuple[Places, RowIds]:
@@ -63,6 +65,10 @@ def _find_floats(tree: BTree, keys: pa.Array, positions: Places) -> tuple[Places
 def _find_texts(tree: BTree, keys: pa.Array, positions: Places) -> tuple[Places, RowIds]:
     ordered = tree.order.argsort(keys)
     texts: Any = tree.order.keys(keys)
+    start = tree.place(_point(tree.order, texts.at(int(ordered[0])))[0])
+    stop = tree.place(_point(tree.order, texts.at(int(ordered[-1])))[1])
+    if len(keys) * ROWS_A_KEY >= stop - start:
+        return _join_texts(tree, keys, positions, start, stop)
     first, last = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
     before: bytes | None = None
     for i, row in enumerate(ordered.tolist()):
@@ -79,6 +85,30 @@ def _find_texts(tree: BTree, keys: pa.Array, positions: Places) -> tuple[Places,
 
 def _point(order: Order, key: bytes) -> Any:
     return order.point(key)[0]
+
+
+def _join_texts(
+    tree: BTree, keys: pa.Array, positions: Places, start: int, stop: int
+) -> tuple[Places, RowIds]:
+    """All values of the rows between two places are looked up among the keys."""
+    import pyarrow.compute as pc
+
+    encoded = keys.dictionary_encode()
+    numbers = values_of(encoded.indices)
+    by_number = np.argsort(numbers, kind="stable")
+    begins = np.searchsorted(numbers[by_number], np.arange(len(encoded.dictionary) + 1))
+    found: list[tuple[Places, RowIds]] = [(np.empty(0, np.int64), np.empty(0, np.uint64))]
+    for values, ids in tree.entries(start, stop):
+        hits = pc.call_function("index_in", [values], pc.SetLookupOptions(encoded.dictionary))
+        present = valid_of(hits)
+        rows = np.arange(len(hits)) if present is None else np.flatnonzero(present)
+        which = values_of(hits)[rows]
+        counts = begins[which + 1] - begins[which]
+        ends = np.cumsum(counts)
+        total = int(ends[-1]) if len(ends) else 0
+        at = np.arange(total) + np.repeat(begins[which] - (ends - counts), counts)
+        found.append((positions[by_number[at]], np.repeat(ids[rows], counts)))
+    return np.concatenate([each[0] for each in found]), np.concatenate([each[1] for each in found])
 
 
 def _spread(tree: BTree, positions: Places, first: Places, last: Places) -> tuple[Places, RowIds]:
