@@ -279,6 +279,10 @@ class FragmentList(Sequence[Fragment]):
         added = self._not_shared_with(since)
         return {(file.file_major_version, file.file_minor_version) for each in added for file in each.files}
 
+    def begins_as(self, other: FragmentList) -> bool:
+        """Whether this list was made by appending to the other one."""
+        return other._messages is self._begins_as
+
     def _not_shared_with(self, since: FragmentList | None) -> Sequence[Any]:
         if since is None:
             return self._messages

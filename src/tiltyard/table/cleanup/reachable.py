@@ -33,16 +33,27 @@ class Named:
         return self.own | self.elsewhere if self.elsewhere else self.own
 
 
-def named_by(manifest: Manifest) -> Named:
+def named_by(manifest: Manifest, before: tuple[Manifest, Named] | None = None) -> Named:
     """Everything that a manifest names: data files, overlays, deletion files, index segments, its
-    transaction.
+    transaction. `before`: another version and what it names, which is not asked again where this one was
+    appended to it.
     """
-    own, elsewhere = manifest.fragments.file_names()
+    own, elsewhere = _of_fragments(manifest, before)
     for index in manifest.indices:
         (own if index.base_id is None else elsewhere).add(names.index_directory(index.uuid))
     if manifest.transaction_file:
         own.add(names.transaction_path(manifest.transaction_file))
     return Named(frozenset(own), frozenset(elsewhere))
+
+
+def _of_fragments(manifest: Manifest, before: tuple[Manifest, Named] | None) -> tuple[set[str], set[str]]:
+    if before is None or not manifest.fragments.begins_as(before[0].fragments):
+        return manifest.fragments.file_names()
+    known, named = before
+    own, elsewhere = manifest.fragments.file_names(known.fragments)
+    segments = {names.index_directory(index.uuid) for index in known.indices}
+    transaction = {names.transaction_path(known.transaction_file)}
+    return own | (named.own - segments - transaction), elsewhere | (named.elsewhere - segments)
 
 
 class NamedByVersions:

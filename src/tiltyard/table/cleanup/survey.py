@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tiltyard.errors import CorruptFile, ObjectNotFound, UnsupportedFeature
 from tiltyard.format import flags, names
-from tiltyard.format.manifest import decode_manifest
+from tiltyard.format.manifest import Manifest, decode_manifest
 from tiltyard.session import Session
 from tiltyard.store import Store, open_store
 from tiltyard.table import refs
@@ -77,14 +77,21 @@ def decoded(store: Store, path: str, version: int) -> Named:
     """What a manifest names. Raises ObjectNotFound, CorruptFile, UnsupportedFeature for flags that we do not
     know.
     """
+    return _decoded(store, path, version, None)[1]
+
+
+def _decoded(
+    store: Store, path: str, version: int, before: tuple[Manifest, Named] | None
+) -> tuple[Manifest, Named]:
+    """As `decoded`, with the manifest; `before`: another version, which this one may begin like."""
     where = f"{store.uri}/{path}"
     try:
-        manifest, _ = decode_manifest(store.read(path), where)
+        manifest, _ = decode_manifest(store.read(path), where, None if before is None else before[0])
         flags.check_reader(manifest)
         flags.check_writer(manifest)
         if manifest.version != version:
             raise CorruptFile(f"it says that it is version {manifest.version}", where)
-        return named_by(manifest)
+        return manifest, named_by(manifest, before)
     except CorruptFile as error:
         raise CorruptFile(
             f"nothing was cleaned up: the manifest of version {version} is damaged ({error}), so that nobody "
@@ -142,14 +149,15 @@ def _look_at_versions(place: Place, known: Known) -> list[Version]:
     """Every version of the chain that is there, ascending."""
     store = place.store
     found: list[Version] = []
+    last: tuple[Manifest, Named] | None = None
     for location in list_versions(store):
         try:
             stat = store.stat(location.path)
-            named = decoded(store, location.path, location.version)
+            last = _decoded(store, location.path, location.version, last)
         except ObjectNotFound:
             continue  # another cleanup was quicker
         known.positions[location.path, stat.tag] = len(known.named.versions)
-        known.named.add(location.version, named)
+        known.named.add(location.version, last[1])
         found.append(Version(location.version, location.path, stat.size, stat.mtime_ns, stat.ctime_ns))
     return found
 
