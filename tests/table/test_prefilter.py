@@ -17,6 +17,7 @@ import tiltyard.lance as lance
 from tiltyard.expr import parse_predicate
 from tiltyard.table import prefilter as prefilter_module
 from tiltyard.table.prefilter import counted, prefilter
+from tiltyard.table.unit_reader import UnitReader
 
 ATOMS = (
     "a < 3",
@@ -242,8 +243,6 @@ def test_an_index_alone_does_not_count_rows_of_fragments_it_no_longer_covers(tmp
 
 
 def test_little_is_read_for_a_limit(monkeypatch: pytest.MonkeyPatch, indexed: Any) -> None:
-    from tiltyard.table.unit_reader import UnitReader
-
     read: list[int] = []
     original = UnitReader._read
 
@@ -302,3 +301,31 @@ def test_a_delete_reads_only_what_the_index_finds(monkeypatch: pytest.MonkeyPatc
     assert any(each is not None for each in used)
     assert indexed.count_rows() == 90
     assert indexed.count_rows("a = 3") == 0
+
+
+def test_a_search_looks_only_at_the_rows_that_the_index_finds(tmp_path: Path) -> None:
+    matrix = np.random.default_rng(5).standard_normal((60, 3), dtype=np.float32)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(matrix.ravel()), 3)
+    ds = lance.write_dataset(pa.table({"a": range(60), "v": vectors}), tmp_path / "t", max_rows_per_file=25)
+    ds.create_scalar_index("a", "BTREE")
+    near = {"column": "v", "q": [0, 0, 0], "k": 4}
+    options = {"nearest": near, "filter": "a IN (3, 30, 31, 58, 59)", "prefilter": True}
+    assert "index a_idx (BTree)" in ds.scanner(**options).explain_plan()
+    found = ds.to_table(**options)
+    assert found == ds.to_table(use_scalar_index=False, **options)
+    wanted = sorted([3, 30, 31, 58, 59], key=lambda row: float((matrix[row].astype(float) ** 2).sum()))
+    assert found["a"].to_pylist() == wanted[:4]
+
+
+def test_what_is_kept_for_the_next_scan_keeps_no_old_version(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    ds = lance.write_dataset(pa.table({"a": range(10)}), uri)
+    ds.create_scalar_index("a", "BTREE")
+    for number in range(3):
+        ds = lance.write_dataset(pa.table({"a": [number]}), uri, mode="append")
+        assert ds.to_table(filter="a = 1").num_rows >= 1
+    cached = [entry[0] for entry in ds.session().cache._entries.values()]
+    readers = [each for each in cached if isinstance(each, UnitReader)]
+    store = ds._snapshot.store
+    (reader,) = [each for each in readers if each.snapshot.store.identity == store.identity]
+    assert reader.snapshot.version == ds.version

@@ -62,6 +62,9 @@ MAX_BATCH_ROWS = 1 << 31
 READER_BYTES = 1024
 """What a kept reader is accounted as in the session's cache, and each of its columns (bytes)."""
 
+FRAGMENT_BYTES = 256
+"""The same for each fragment of the manifest that it needs (bytes)."""
+
 PICKED_ROWS = 2048
 """Rows found by an index that one task reads at least."""
 
@@ -358,7 +361,8 @@ def check_request(request: ScanRequest) -> None:
 
 def _plain_reader(snapshot: Snapshot, request: ScanRequest) -> UnitReader:
     """A reader of the columns that are asked for, without filter: kept, for making it costs more than reading
-    a row. Raises what is wrong with the columns.
+    a row, but only that of the last version read, so that no old manifest stays for it. Raises what is wrong
+    with the columns.
     """
 
     def made() -> UnitReader:
@@ -371,16 +375,13 @@ def _plain_reader(snapshot: Snapshot, request: ScanRequest) -> UnitReader:
         asked = tuple(columns.items() if isinstance(columns, Mapping) else columns)
         if not all(isinstance(each, (str, tuple)) for each in asked):
             return made()
-    key = (
-        snapshot.store.identity,
-        snapshot.location.path,
-        "reader",
-        (type(columns) is dict, asked, request.row_id, request.row_address),
-    )
+    choice = (isinstance(columns, Mapping), asked, request.row_id, request.row_address)
+    key = (snapshot.store.identity, "reader", choice)
     found: UnitReader | None = snapshot.session.cache.get(key)
     if found is None or found.snapshot.manifest is not snapshot.manifest:
         found = made()
-        snapshot.session.cache.put(key, found, READER_BYTES + READER_BYTES * len(found.projection.outputs))
+        held = READER_BYTES * (1 + len(found.projection.outputs)) + FRAGMENT_BYTES * len(snapshot.fragments)
+        snapshot.session.cache.put(key, found, held)
     return found
 
 

@@ -134,6 +134,8 @@ class NearestScan:
         if self.predicate is not None:
             when = "before" if self.prefilter else "after"
             lines.append(f"filter {when} the search: {self.request.where}")
+        if self.predicate is not None and self.prefilter:
+            lines += Scan(self.snapshot, self._filtering()).plan()[:-1]
         return lines
 
     @property
@@ -201,11 +203,14 @@ class NearestScan:
 
     def _allowed(self) -> dict[int, npt.NDArray[np.uint32]]:
         """Physical offsets of the live rows that pass the filter, by fragment id."""
+        return Scan(self.snapshot, self._filtering()).offsets()
+
+    def _filtering(self) -> ScanRequest:
+        """The scan that finds the rows to search."""
         request = self.request
-        inner = ScanRequest(
+        return ScanRequest(
             columns=[], where=request.where, fragments=request.fragments, use_index=request.use_index
         )
-        return Scan(self.snapshot, inner).offsets()
 
     def _sliced(self, rows: _Rows) -> _Rows:
         request = self.request
