@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tiltyard import runtime
-from tiltyard.errors import InvalidInput, OutcomeUnknown, StoreError, TiltyardError
+from tiltyard.errors import InvalidInput, OutcomeUnknown, StoreError, TiltyardError, UnsupportedFeature
 from tiltyard.file.writer import FileWriter
 from tiltyard.format.deletion import encode_deletions
 from tiltyard.format.flags import uses_stable_row_ids
@@ -346,6 +346,12 @@ def stable_ids(snapshot: Snapshot, addresses: Addresses) -> Addresses:
     offsets = (addresses & _OFFSET_MASK).astype(np.int64)
     for holder in np.unique(holders):
         fragment = snapshot.fragment(int(holder))
+        if fragment is not None and fragment.spilled_row_ids:
+            raise UnsupportedFeature(
+                f"fragment {holder} keeps the ids of its rows in a data file (config lance.row_lineage.spill), "
+                "which this version does not read, so that its rows cannot be moved with their ids; update "
+                "them with the program that wrote them"
+            )
         known = None if fragment is None else row_ids(snapshot, fragment)
         if known is None:
             raise InvalidInput(
