@@ -17,6 +17,7 @@ import tiltyard.lance as lance
 from tiltyard.expr import parse_predicate
 from tiltyard.table import prefilter as prefilter_module
 from tiltyard.table.prefilter import counted, prefilter
+from tiltyard.table.take import Taker
 from tiltyard.table.unit_reader import UnitReader
 
 ATOMS = (
@@ -324,8 +325,9 @@ def test_what_is_kept_for_the_next_scan_keeps_no_old_version(tmp_path: Path) -> 
     for number in range(3):
         ds = lance.write_dataset(pa.table({"a": [number]}), uri, mode="append")
         assert ds.to_table(filter="a = 1").num_rows >= 1
-    cached = [entry[0] for entry in ds.session().cache._entries.values()]
-    readers = [each for each in cached if isinstance(each, UnitReader)]
-    store = ds._snapshot.store
-    (reader,) = [each for each in readers if each.snapshot.store.identity == store.identity]
-    assert reader.snapshot.version == ds.version
+        assert ds.take([0]).num_rows == 1
+    cached = ds.session().cache._entries
+    own = {key: entry[0] for key, entry in cached.items() if key[0] == ds._snapshot.store.identity}
+    for kind in (UnitReader, Taker):
+        (kept,) = [each for key, each in own.items() if isinstance(each, kind) and "('a',)" not in str(key)]
+        assert kept.snapshot.version == ds.version

@@ -260,7 +260,7 @@ class ReadFace(Handle):
         asked: Any = (
             wanted if wanted is None else tuple(wanted.items() if isinstance(wanted, dict) else wanted)
         )
-        key = (snapshot.store.identity, snapshot.location.path, "taker", asked)
+        key = (snapshot.store.identity, "taker", asked)  # one for all versions: none keeps an old manifest
         found: Taker | None = snapshot.session.cache.get(key)
         if found is None or found.snapshot.manifest is not snapshot.manifest:
             found = Taker(snapshot, wanted)
