@@ -17,6 +17,7 @@ COMMIT_MESSAGE_KEY = "__lance_commit_message"
 
 
 MAX_VERSION = (1 << 63) - 1
+"""Greater numbers are those of detached versions."""
 _UUID = re.compile(r"[0-9A-Za-z_-]{1,100}")
 """The uuid is part of a file's name."""
 
@@ -39,7 +40,7 @@ class Transaction:
         if not _UUID.fullmatch(arguments.text("uuid", self.uuid)):
             raise InvalidInput(f"uuid must be letters, digits and dashes, found {arguments.shown(self.uuid)}")
         return facts.Transaction(
-            read_version=arguments.whole("read_version", self.read_version, 0, MAX_VERSION),
+            read_version=arguments.whole("read_version", self.read_version),
             uuid=self.uuid,
             operation=operation_to_fact(self.operation),
             properties=with_message(self.transaction_properties, None),

@@ -164,13 +164,13 @@ class WriteFace(Handle):
         `base_uri` is a path, URI or dataset (which stays as it is). `read_version` is the version that the
         operation was planned on, needed by all but Overwrite and Restore. Fragments whose files are part of
         the table already, or were since `read_version`, or are missing, are refused. `max_retries=0` with an
-        Overwrite is strict: it becomes the version right after `read_version`, or fails.
+        Overwrite is strict: it becomes the version right after `read_version`, or fails. `detached`: make a
+        version beside the chain, of `read_version` as it is, that only its number opens.
 
         Raises `RetryableConflict`, `IncompatibleTransaction`, `TooMuchContention`, `OutcomeUnknown`,
         `InvalidInput`.
         """
         refuse(
-            detached=detached,
             namespace_client=namespace_client,
             table_id=table_id,
             namespace_client_managed_versioning=namespace_client_managed_versioning,
@@ -185,8 +185,16 @@ class WriteFace(Handle):
         old_names = arguments.maybe_flag("enable_v2_manifest_paths", enable_v2_manifest_paths) is False
         stable_row_ids = bool(arguments.maybe_flag("enable_stable_row_ids", enable_stable_row_ids))
         store, found = _place(base_uri, storage_options, session, commit_lock)
+        apart = bool(arguments.maybe_flag("detached", detached))
         transaction = _raw_transaction(operation, read_version, commit_message)
         fact = transaction.to_fact()
+        options = getattr(base_uri, "_storage_options", storage_options)
+        if apart:
+            from tiltyard.table.detached import commit_detached
+
+            after = commit_detached(store, found, fact)
+            return cls._made(after, storage_options=options)  # type: ignore[attr-defined]
+        arguments.whole("read_version", fact.read_version, 0, MAX_VERSION)
         after = table_commit.commit(
             store,
             fact,
@@ -199,7 +207,6 @@ class WriteFace(Handle):
             foreign_fragments=True,
             new_table=NewTable(data_version=_data_version(fact.operation), stable_row_ids=stable_row_ids),
         )
-        options = getattr(base_uri, "_storage_options", storage_options)
         return cls._made(after, storage_options=options)  # type: ignore[attr-defined]
 
     @classmethod
@@ -263,7 +270,7 @@ def _place(destination: Any, storage_options: Any, session: Any, commit_lock: An
 
 
 def _raw_transaction(operation: Any, read_version: int | None, message: str | None) -> Transaction:
-    read_version = arguments.maybe_whole("read_version", read_version, 0, MAX_VERSION)
+    read_version = arguments.maybe_whole("read_version", read_version)
     if isinstance(operation, Transaction):
         if read_version is not None and read_version != operation.read_version:
             raise InvalidInput(
