@@ -45,8 +45,8 @@ def test_what_is_no_operation_is_refused(path: str) -> None:
         lance.LanceDataset.commit(path, "append", read_version=1)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         LanceOperation.Append([1])  # type: ignore[list-item]
-    with pytest.raises(UnsupportedFeature, match="detached"):
-        lance.LanceDataset.commit(path, LanceOperation.Append([]), read_version=1, detached=True)
+    with pytest.raises(UnsupportedFeature, match="table_id"):
+        lance.LanceDataset.commit(path, LanceOperation.Append([]), read_version=1, table_id=["t"])
 
 
 def test_the_same_transaction_committed_twice_is_one_version(path: str) -> None:
