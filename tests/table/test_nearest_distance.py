@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tiltyard.table.nearest.distance import bounds, exact, hamming, products, squared_norms
+from tiltyard.table.nearest.distance import _widened, bounds, exact, hamming, products, squared_norms
 
 METRICS = ("l2", "cosine", "dot")
 DTYPES = (np.float16, np.float32, np.float64)
@@ -41,9 +41,7 @@ def test_the_exact_distance_lies_within_the_bounds(
     query[0, 0] = query[0, 0] or 1
     with np.errstate(all="ignore"):
         length = float((query[0].astype(np.float64) ** 2).sum())
-        lower, upper = bounds(
-            metric, products(block, query)[:, 0], squared_norms(block), length, dimension
-        )
+        lower, upper = bounds(metric, products(block, query)[:, 0], squared_norms(block), length, dimension)
         found = exact(metric, block, query[0])
     known = ~np.isnan(found)
     assert not known[3]
@@ -67,3 +65,12 @@ def test_hamming_counts_bits(dimension: int) -> None:
     block = np.random.default_rng(3).integers(0, 256, (20, dimension), dtype=np.uint8)
     wanted = np.unpackbits(block ^ block[4], axis=1).sum(axis=1)
     assert hamming(block, block[4]).tolist() == wanted.tolist()
+
+
+def test_half_precision_is_widened_exactly() -> None:
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    finite = every[np.isfinite(every)].reshape(-1, 31)
+    assert (_widened(finite) == finite.astype(np.float32)).all()
+    with np.errstate(all="ignore"):
+        assert np.isnan(squared_norms(np.array([[np.nan, 1], [np.inf, 1], [2, 1]], np.float16)))[0]
+        assert squared_norms(np.array([[np.inf, 1], [2, 1]], np.float16)).tolist() == [np.inf, 5]
