@@ -62,11 +62,13 @@ def read_apart(reader: UnitReader, units: Sequence[Piece]) -> list[Any]:
 
 
 def count_units(reader: UnitReader, units: list[Piece]) -> int:
-    return sum(reader.count(unit) for unit in units)
+    if len(units) == 1:
+        return reader.count(units[0])
+    return sum(len(offsets) for _, offsets in reader.offsets_all(units))
 
 
 def offsets_of_units(reader: UnitReader, units: list[Piece]) -> list[tuple[int, npt.NDArray[np.int64]]]:
-    return [(unit.fragment, reader.offsets(unit)) for unit in units]
+    return reader.offsets_all(units)
 
 
 def read_whole(reader: UnitReader, units: list[Unit], row_bytes: int) -> list[Any]:

@@ -106,7 +106,7 @@ class UnitReader:
         pending: list[tuple[Piece, FileReader, Part]] = []
         rows = 0
         for unit in units:
-            small = self._small(unit)
+            small = self._small(unit, self._columns)
             if pending and (small is None or small[1] is not pending[0][2] or rows > JOINED_ROWS):
                 batches += self._joined(pending)
                 pending, rows = [], 0
@@ -117,26 +117,35 @@ class UnitReader:
                 rows += unit.rows
         return batches + self._joined(pending)
 
-    def _small(self, unit: Piece) -> tuple[FileReader, Part] | None:
+    def _small(self, unit: Piece, columns: Gather) -> tuple[FileReader, Part] | None:
         """The file of a small fragment that the unit reads whole, and what to read from it."""
         if isinstance(unit, Picked) or unit.start or unit.rows > SMALL_ROWS:
             return None
         fragment = self.snapshot.fragments[unit.fragment]
         if fragment.deletion is not None or unit.rows != fragment.physical_rows:
             return None
-        return self._columns.whole(fragment)
+        return columns.whole(fragment)
 
     def _joined(self, files: list[tuple[Piece, FileReader, Part]]) -> list[Any]:
-        if len(files) > 1:
-            columns = [file.whole(part.fields, part.columns) for _, file, part in files]
-            rows = [file.num_rows for _, file, _ in files]
-            if all(columns) and rows == [unit.rows for unit, _, _ in files]:
-                try:
-                    arrays = read_together(self.snapshot.session, cast(Any, columns), rows)
-                    return [batch_of(arrays, self.projection.schema, sum(rows))]
-                except (ValueError, BatchTooLarge):
-                    pass  # one by one then: that reads what can be read, and names the file that is damaged
+        arrays = self._together(files)
+        if arrays is not None:
+            return [batch_of(arrays, self.projection.schema, sum(unit.rows for unit, _, _ in files))]
         return [batch for unit, _, _ in files for batch in self.read(unit)]
+
+    def _together(self, files: list[tuple[Piece, FileReader, Part]]) -> list[Any] | None:
+        """The columns of several whole files, one array for all of them; None where they do not go
+        together.
+        """
+        if len(files) < 2:
+            return None
+        columns = [file.whole(part.fields, part.columns) for _, file, part in files]
+        rows = [file.num_rows for _, file, _ in files]
+        if not all(columns) or rows != [unit.rows for unit, _, _ in files]:
+            return None
+        try:
+            return read_together(self.snapshot.session, cast(Any, columns), rows)
+        except (ValueError, BatchTooLarge):
+            return None  # one by one then: that reads what can be read, and names the file that is damaged
 
     def count(self, unit: Piece) -> int:
         """How many of the unit's rows pass the predicate."""
@@ -162,6 +171,45 @@ class UnitReader:
             return np.concatenate([self.offsets(half) for half in halves(unit)])
         passed = np.flatnonzero(keep)
         return passed + rows.start if isinstance(rows, slice) else rows[passed]
+
+    def offsets_all(self, units: Sequence[Piece]) -> list[tuple[int, Positions]]:
+        """For each unit the position of its fragment and its `offsets`; small whole fragments that follow
+        each other are tested together.
+        """
+        if self._predicate is None or self._test.system or len(units) < 2:
+            return [(unit.fragment, self.offsets(unit)) for unit in units]
+        found: list[tuple[int, Positions]] = []
+        pending: list[tuple[Piece, FileReader, Part]] = []
+        rows = 0
+        for unit in units:
+            small = None if self._passes(unit) else self._small(unit, self._test_columns)
+            if pending and (small is None or small[1] is not pending[0][2] or rows > JOINED_ROWS):
+                found += self._tested_together(pending)
+                pending, rows = [], 0
+            if small is None:
+                found.append((unit.fragment, self.offsets(unit)))
+            else:
+                pending.append((unit, *small))
+                rows += unit.rows
+        return found + self._tested_together(pending)
+
+    def _tested_together(self, files: list[tuple[Piece, FileReader, Part]]) -> list[tuple[int, Positions]]:
+        from tiltyard.expr import mask
+
+        arrays = self._together(files)
+        if arrays is None:
+            return [(unit.fragment, self.offsets(unit)) for unit, _, _ in files]
+        assert self._predicate is not None
+        ends = np.cumsum([unit.rows for unit, _, _ in files])
+        batch = batch_of(arrays, self._test.schema, int(ends[-1]))
+        passed = np.flatnonzero(mask(self._predicate, batch))
+        cuts = np.searchsorted(passed, ends)
+        found: list[tuple[int, Positions]] = []
+        first = start = 0
+        for (unit, _, _), cut, end in zip(files, cuts.tolist(), ends.tolist(), strict=True):
+            found.append((unit.fragment, passed[first:cut] - start))
+            first, start = cut, end
+        return found
 
     def read_field(self, unit: Unit, field: int) -> Any:
         """One of the projection's fields for all rows of the unit, for callers that spread columns over
