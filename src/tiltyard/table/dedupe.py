@@ -19,7 +19,7 @@ from tiltyard.expr.arrays import valid_of
 from tiltyard.table.merge.join import KeyIndex
 from tiltyard.table.merge.key_filter import hashes
 from tiltyard.table.merge.keys import Key, column_at, is_word, resolve_key, shown_key, words_of_key
-from tiltyard.table.merge.lookup import addresses_of, key_columns
+from tiltyard.table.merge.lookup import Places, key_columns
 from tiltyard.table.merge.plan import by_fragment
 from tiltyard.table.replanning import CONFLICT_RETRIES, RETRY_SECONDS, replanned
 from tiltyard.table.row_changes import RowChanges
@@ -92,7 +92,7 @@ def duplicates(snapshot: Snapshot, key: Key) -> Duplicates:
     repeated[order[:-1][same]] = True
     if not repeated.any():
         return NO_DUPLICATES
-    return _grouped(snapshot, key, addresses_of(snapshot, np.concatenate(positions)[repeated]))
+    return _grouped(snapshot, key, Places(snapshot).addresses(np.concatenate(positions)[repeated]))
 
 
 def _keyed(columns: Sequence[Any], rows: int) -> Ints:

@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from tiltyard.store import Store
     from tiltyard.table.snapshot import Snapshot
 
+KEPT_KEYS = 1 << 18
+"""Source rows up to which what was made of their keys is kept in case the merge must be planned again."""
+
 COLUMN_REWRITE_BYTES = 8 << 20
 """Estimated bytes of moved rows from which rewriting columns is thought of: it makes a merge plan again
 whenever somebody else changes the same fragments.
@@ -83,7 +86,10 @@ class Planned:
     plan: MergePlan
     by_columns: bool
     inserted_keys: KeyExistenceFilter | None
-    found: Found
+    matched_rows: int
+    """Rows of the table with a key of the source, whatever becomes of them."""
+    index: str | None
+    """The index that found them; None where all keys were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +158,9 @@ class MergeJob:
             by_id = dict(zip(bound.key.field_ids, keys.columns, strict=True))
             inserted_keys = key_filter(recorded, [by_id[id].take(taken) for id in recorded.field_ids])
         by_columns = rewrites_columns(snapshot, bound, plan)
-        return Planned(snapshot, bound, source, plan, by_columns, inserted_keys, found)
+        return Planned(
+            snapshot, bound, source, plan, by_columns, inserted_keys, len(found.addresses), found.index
+        )
 
     def _keyed(self, bound: Bound, source: FittedSource) -> _Keys:
         """The keys of the source, made once for a key. Every row is checked against the schema on the way."""
@@ -166,7 +174,9 @@ class MergeJob:
             columns = [
                 _column(part, field.arrow_type) for part, field in zip(parts, bound.key.fields, strict=True)
             ]
-            known = self._known = _Keys(bound.key, columns, KeyIndex(columns))
+            known = _Keys(bound.key, columns, KeyIndex(columns))
+            if self._source.rows <= KEPT_KEYS:
+                self._known = known
         return known
 
     # -- writing -----------------------------------------------------------------------------------
@@ -187,7 +197,9 @@ class MergeJob:
             if len(plan.inserted):
                 changes.add(inserted_rows(planned.source, plan), options=options)
         else:
-            taken = np.sort(np.concatenate([plan.updated.addresses, plan.deleted]))
+            taken = plan.updated.addresses
+            if len(plan.deleted):
+                taken = np.sort(np.concatenate([taken, plan.deleted]))
             changes.take_away(by_fragment(taken))
             if len(plan.updated) or len(plan.inserted):
                 changes.add(new_rows(snapshot, bound, planned.source, plan), options=options)

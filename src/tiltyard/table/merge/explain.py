@@ -49,7 +49,7 @@ def analyze(job: MergeJob, snapshot: Snapshot) -> str:
         f"  WriteRows: mode={'rewrite_columns' if planned.by_columns else 'rewrite_rows'}, "
         f"elapsed={_ms(written - decided)}, metrics=[files_written={files}, bytes_written={size}]",
         f"    KeyJoin: on={_pairs(planned.bound)}, elapsed={_ms(decided - began)}, "
-        f"metrics=[source_rows={planned.source.rows}, matched_rows={len(planned.found.addresses)}]",
+        f"metrics=[source_rows={planned.source.rows}, matched_rows={planned.matched_rows}]",
         f"      {_read(planned)}",
         f"      {_source(planned.bound)}, metrics=[output_rows={planned.source.rows}, "
         f"spilled={str(planned.source.source.is_spilled).lower()}]",
@@ -104,8 +104,8 @@ def _source(bound: Bound) -> str:
 
 
 def _read(planned: Planned) -> str:
-    name = planned.found.index
-    found = f"metrics=[output_rows={len(planned.found.addresses)}]"
+    name = planned.index
+    found = f"metrics=[output_rows={planned.matched_rows}]"
     if name is not None:
         return f"BTreeLookup: index={name}, {found}"
     columns = ", ".join(planned.bound.key.names)

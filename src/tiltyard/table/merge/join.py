@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tiltyard.table.merge.key_filter import hashes
 from tiltyard.table.merge.keys import Words, is_word, words_of_key
 
 FILTER_ROOM = 32
@@ -30,7 +31,12 @@ STEP_ROWS = 1 << 16
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
+HASHED_VALUES = 1 << 16
+"""Values from which they are looked up by a hash of ours: Arrow builds its table anew for each call."""
+
 Ints = npt.NDArray[np.int64]
+"""Numbers of rows and codes: int64, or int32 where that holds them, for there may be many."""
+
 NO_KEY = -1
 
 
@@ -64,11 +70,11 @@ class _WordSet:
     def _find_ascending(self, words: Words) -> tuple[Ints, Ints]:
         """The same for words that ascend, as keys that count up do: the set is looked up in them."""
         low, high = np.searchsorted(self._distinct, (words[0], words[-1]))
-        codes = np.arange(low, min(high + 1, self.distinct), dtype=np.int64)
+        codes = np.arange(low, min(high + 1, self.distinct), dtype=self.codes.dtype)
         at = np.searchsorted(words, self._distinct[low : high + 1])
         at[at == len(words)] = len(words) - 1
         hit = words[at] == self._distinct[low : high + 1]
-        return at[hit].astype(np.int64, copy=False), codes[hit]
+        return at[hit], codes[hit]
 
     def _bits(self) -> Any:
         if self._filter is None:
@@ -83,7 +89,7 @@ class _WordSet:
         at[at == self.distinct] = self.distinct - 1
         hit = self._distinct[at] == asked
         positions = np.flatnonzero(hit) if candidates is None else candidates[hit]
-        return positions, at[hit].astype(np.int64, copy=False)
+        return positions, at[hit].astype(self.codes.dtype, copy=False)
 
 
 def _placed(words: Words, shift: np.uint64) -> Ints:
@@ -94,16 +100,23 @@ def _placed(words: Words, shift: np.uint64) -> Ints:
 
 def _sorted_distinct(words: Words) -> tuple[Ints, Words]:
     """The code of each word and the distinct words, in order."""
+    kind = row_type(len(words))
     if len(words) < 2 or bool((words[1:] > words[:-1]).all()):
-        return np.arange(len(words), dtype=np.int64), words
+        return np.arange(len(words), dtype=kind), words
     order = np.argsort(words)
     ordered = words[order]
     first = np.empty(len(words), np.bool_)
-    first[0] = True
+    first[0] = False
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    codes = np.empty(len(words), np.int64)
-    codes[order] = np.cumsum(first) - 1
-    return codes, ordered[first]
+    codes = np.empty(len(words), kind)
+    codes[order] = np.cumsum(first, dtype=kind)
+    first[0] = True
+    return codes, ordered if first.all() else ordered[first]
+
+
+def row_type(rows: int) -> Any:
+    """The type of numbers of so many rows."""
+    return np.int32 if rows < np.iinfo(np.int32).max else np.int64
 
 
 class _ValueSet:
@@ -126,6 +139,34 @@ class _ValueSet:
         codes = found.fill_null(NO_KEY).to_numpy(zero_copy_only=False)
         positions = np.flatnonzero(codes >= 0)
         return positions, codes[positions].astype(np.int64)
+
+
+class _HashedSet:
+    """Many distinct values that are no words: found by their hash, then compared."""
+
+    def __init__(self, values: Any) -> None:
+        self._words = _WordSet(hashes([values]))
+        self.codes, self.distinct = self._words.codes, self._words.distinct
+        first = np.empty(self.distinct, np.int64)
+        first[self.codes[::-1]] = np.arange(len(values) - 1, -1, -1)
+        self._values = values.take(pa.array(first))
+        self.is_sound = bool(_equal(values, self._values.take(pa.array(self.codes))).all())
+        """Whether no two different values have one hash."""
+
+    def find(self, values: Any) -> tuple[Ints, Ints]:
+        positions, codes = self._words.find(hashes([values]))
+        if values.null_count:
+            valid = np.asarray(values.is_valid())[positions]
+            positions, codes = positions[valid], codes[valid]
+        same = _equal(values.take(pa.array(positions)), self._values.take(pa.array(codes)))
+        return positions[same], codes[same]
+
+
+def _equal(left: Any, right: Any) -> npt.NDArray[np.bool_]:
+    """Where two arrays without nulls are equal."""
+    import pyarrow.compute as pc
+
+    return np.asarray(pc.equal(left, right), dtype=np.bool_)
 
 
 def _joined(array: Any) -> Any:
@@ -169,6 +210,7 @@ class KeyIndex:
         self._sets = [_set_of(each, kept) for each in prepared]
         self._pairs: list[_WordSet] = []
         codes, self.distinct = self._sets[0].codes, self._sets[0].distinct
+        del prepared
         for other in self._sets[1:]:
             pair = _WordSet(_combined(codes, other.codes, other.distinct))
             self._pairs.append(pair)
@@ -177,8 +219,17 @@ class KeyIndex:
         if kept is None:
             self.codes = codes
         else:
-            self.codes = np.full(self.rows, NO_KEY, np.int64)
+            self.codes = np.full(self.rows, NO_KEY, row_type(self.rows))
             self.codes[kept] = codes
+
+    @property
+    def _is_counted(self) -> bool:
+        """Whether row n has code n, as of keys that ascend."""
+        return (
+            bool(len(self.codes))
+            and bool((self.codes[1:] == self.codes[:-1] + 1).all())
+            and self.codes[0] == 0
+        )
 
     @property
     def has_duplicates(self) -> bool:
@@ -206,15 +257,17 @@ class KeyIndex:
         return positions, codes
 
     def first_rows(self) -> Ints:
-        """Per code the first row that has the key (int64)."""
-        rows = np.empty(self.distinct, np.int64)
+        """Per code the first row that has the key."""
+        if self.distinct == self.rows and self._is_counted:
+            return self.codes
+        rows = np.empty(self.distinct, row_type(self.rows))
         keyed = np.flatnonzero(self.codes >= 0)[::-1]
         rows[self.codes[keyed]] = keyed  # written last to first, so that the first one stays
         return rows
 
     def last_rows(self) -> Ints:
-        """Per code the last row that has the key (int64)."""
-        rows = np.empty(self.distinct, np.int64)
+        """Per code the last row that has the key."""
+        rows = np.empty(self.distinct, row_type(self.rows))
         keyed = np.flatnonzero(self.codes >= 0)
         rows[self.codes[keyed]] = keyed
         return rows
@@ -228,11 +281,18 @@ class KeyIndex:
         return order, starts
 
 
-def _set_of(column: _Column, kept: Ints | None) -> _WordSet | _ValueSet:
+def _set_of(column: _Column, kept: Ints | None) -> _WordSet | _ValueSet | _HashedSet:
     values = column.values(kept)
-    return _WordSet(values) if column.is_word else _ValueSet(values)
+    if column.is_word:
+        return _WordSet(values)
+    if len(values) > HASHED_VALUES:
+        hashed = _HashedSet(values)
+        if hashed.is_sound:
+            return hashed
+    return _ValueSet(values)
 
 
 def _combined(left: Ints, right: Ints, radix: int) -> Words:
     """Pairs of codes as one word each: both are below the number of rows, so nothing overflows."""
-    return (left * max(radix, 1) + right).astype(np.uint64)
+    words: Words = (left.astype(np.int64) * max(radix, 1) + right).view(np.uint64)
+    return words

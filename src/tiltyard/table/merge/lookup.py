@@ -44,7 +44,7 @@ _UNREADABLE = (CorruptFile, ObjectNotFound, UnsupportedFeature)
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Live rows with one of the keys: addresses (uint64, ascending) and the code of each one's key (int64).
+    """Live rows with one of the keys: addresses (uint64, ascending) and the code of each one's key.
     `index`: the name of the index that was used, None where all keys were read.
     """
 
@@ -150,7 +150,7 @@ def _compared(snapshot: Snapshot, key: Key, keys: KeyIndex, addresses: Addresses
     """Those of the rows, ascending, whose whole key is one of the keys."""
     fields = tuple(snapshot.schema.project(key.paths).fields)
     found: list[Addresses] = [np.empty(0, np.uint64)]
-    codes: list[Ints] = [np.empty(0, np.int64)]
+    codes: list[Ints] = [np.empty(0, np.int32)]
     for rows in read_touched(snapshot, by_fragment(addresses), fields):
         hit, which = keys.find([column_at(rows.batch, path) for path in key.paths])
         found.append(rows.addresses[hit])
@@ -159,16 +159,17 @@ def _compared(snapshot: Snapshot, key: Key, keys: KeyIndex, addresses: Addresses
 
 
 def _scanned(snapshot: Snapshot, key: Key, keys: KeyIndex, fragments: Sequence[int] | None) -> Found:
-    positions: list[Ints] = [np.empty(0, np.int64)]
-    codes: list[Ints] = [np.empty(0, np.int64)]
+    places = Places(snapshot, fragments)
+    addresses: list[Addresses] = [np.empty(0, np.uint64)]
+    codes: list[Ints] = [np.empty(0, np.int32)]
     first = 0
     for columns, rows in key_columns(snapshot, key, fragments):
         hit, which = keys.find(columns)
-        positions.append(hit + first)
-        codes.append(which)
+        if len(hit):
+            addresses.append(places.addresses(hit + first))
+            codes.append(which)
         first += rows
-    addresses = addresses_of(snapshot, np.concatenate(positions), fragments)
-    return Found(addresses, np.concatenate(codes))
+    return Found(np.concatenate(addresses), np.concatenate(codes))
 
 
 def key_columns(
@@ -180,24 +181,35 @@ def key_columns(
         yield [plain(column) for column in batch.columns], batch.num_rows
 
 
-def addresses_of(snapshot: Snapshot, positions: Ints, fragments: Sequence[int] | None = None) -> Addresses:
-    """Addresses of the rows with these numbers (ascending) among the live rows of the fragments, in the
-    order that a scan of them gives.
-    """
-    live = np.asarray(live_rows(snapshot))
-    order = np.arange(len(live))
-    if fragments is not None:
-        known = {int(id): at for at, id in enumerate(snapshot.fragments.ids)}
-        order = np.array([known[id] for id in fragments], dtype=np.int64)
-    ends = np.cumsum(live[order])
-    bounds = np.searchsorted(positions, np.concatenate([np.zeros(1, np.int64), ends]))
-    found = np.empty(len(positions), np.uint64)
-    for number in np.flatnonzero(np.diff(bounds)):
-        low, high = int(bounds[number]), int(bounds[number + 1])
-        fragment = snapshot.fragments[int(order[number])]
-        offsets = positions[low:high] - (ends[number] - live[order[number]])
-        deleted = load_deletions(snapshot, fragment)
-        if deleted is not None:
-            offsets = physical_offsets(deleted, offsets)
-        found[low:high] = offsets.astype(np.uint64) | np.uint64(fragment.id << FRAGMENT_SHIFT)
-    return found
+class Places:
+    """Where the live rows of some fragments (ids; all for None) stand, by their number in a scan of them."""
+
+    def __init__(self, snapshot: Snapshot, fragments: Sequence[int] | None = None) -> None:
+        live = np.asarray(live_rows(snapshot))
+        self._snapshot = snapshot
+        self._order = np.arange(len(live))
+        if fragments is not None:
+            known = {int(id): at for at, id in enumerate(snapshot.fragments.ids)}
+            self._order = np.array([known[id] for id in fragments], dtype=np.int64)
+        self._ends = np.cumsum(live[self._order])
+        self._starts = self._ends - live[self._order]
+
+    def addresses(self, numbers: npt.NDArray[np.int64]) -> Addresses:
+        """Addresses (uint64) of the rows with these numbers, ascending."""
+        found = np.empty(len(numbers), np.uint64)
+        if not len(numbers):
+            return found
+        first = int(np.searchsorted(self._ends, numbers[0], side="right"))
+        last = int(np.searchsorted(self._ends, numbers[-1], side="right"))
+        bounds = np.searchsorted(numbers, self._ends[first : last + 1])
+        low = 0
+        for at, high in zip(range(first, last + 1), bounds.tolist(), strict=True):
+            if high > low:
+                fragment = self._snapshot.fragments[int(self._order[at])]
+                offsets = numbers[low:high] - self._starts[at]
+                deleted = load_deletions(self._snapshot, fragment)
+                if deleted is not None:
+                    offsets = physical_offsets(deleted, offsets)
+                found[low:high] = offsets.astype(np.uint64) | np.uint64(fragment.id << FRAGMENT_SHIFT)
+            low = high
+        return found

@@ -1,14 +1,13 @@
 """Which rows a merge takes away, writes and inserts, decided purely from the keys that met.
 
 A *pair* is a row of the table and the source row whose key it has. Addresses are uint64, in table order;
-source rows are numbers (int64).
+source rows are numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -40,7 +39,7 @@ class Pairs:
         return self if keep.all() else Pairs(self.addresses[keep], self.rows[keep])
 
 
-NO_PAIRS = Pairs(np.empty(0, np.uint64), np.empty(0, np.int64))
+NO_PAIRS = Pairs(np.empty(0, np.uint64), np.empty(0, np.int32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +126,14 @@ def by_fragment(addresses: Addresses) -> dict[int, Offsets]:
     """Physical offsets (uint32) by fragment id, of addresses in ascending order."""
     if not len(addresses):
         return {}
-    ids = addresses >> np.uint64(FRAGMENT_SHIFT)
-    bounds = [0, *(np.flatnonzero(np.diff(ids)) + 1).tolist(), len(ids)]
-    offsets = (addresses & _OFFSET).astype(np.uint32)
-    return {int(ids[low]): offsets[low:high] for low, high in pairwise(bounds)}
+    found: dict[int, Offsets] = {}
+    low = 0
+    while low < len(addresses):
+        id = int(addresses[low]) >> FRAGMENT_SHIFT
+        high = int(np.searchsorted(addresses, np.uint64(id << FRAGMENT_SHIFT) | _OFFSET, side="right"))
+        found[id] = (addresses[low:high] & _OFFSET).astype(np.uint32)
+        low = high
+    return found
 
 
 def without(places: Mapping[int, Offsets], matched: Addresses) -> Addresses:

@@ -133,18 +133,26 @@ def inserted_rows(source: FittedSource, plan: MergePlan) -> Iterator[NewRows]:
 def _whole(snapshot: Snapshot, source: FittedSource, plan: MergePlan) -> Iterator[NewRows]:
     if not uses_stable_row_ids(snapshot.manifest):
         # Nothing depends on which rows are moved: all of them in the source's order, mostly untouched.
-        every = np.sort(np.concatenate([plan.updated.rows, plan.inserted]))
-        for batch in source.in_order(every):
+        for batch in source.in_order(_sorted(plan.updated.rows, plan.inserted)):
             yield NewRows(batch)
         return
-    order = np.argsort(plan.updated.rows, kind="stable")
-    addresses = plan.updated.addresses[order]
+    rows, addresses = plan.updated.rows, plan.updated.addresses
+    if not bool((rows[1:] >= rows[:-1]).all()):
+        order = np.argsort(rows, kind="stable")
+        rows, addresses = rows[order], addresses[order]
+        del order
     start = 0
-    for batch in source.in_order(plan.updated.rows[order]):
+    for batch in source.in_order(rows):
         stop = start + batch.num_rows
         yield NewRows(batch, addresses[start:stop])
         start = stop
     yield from inserted_rows(source, plan)
+
+
+def _sorted(rows: npt.NDArray[np.int64], more: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Both in order, without a copy where that is so already."""
+    every = np.concatenate([rows, more.astype(rows.dtype, copy=False)]) if len(more) else rows
+    return every if bool((every[1:] >= every[:-1]).all()) else np.sort(every)
 
 
 def _overlaid(snapshot: Snapshot, bound: Bound, source: FittedSource, pairs: Pairs) -> Iterator[NewRows]:
