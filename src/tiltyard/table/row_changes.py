@@ -348,9 +348,9 @@ def stable_ids(snapshot: Snapshot, addresses: Addresses) -> Addresses:
         fragment = snapshot.fragment(int(holder))
         if fragment is not None and fragment.spilled_row_ids:
             raise UnsupportedFeature(
-                f"fragment {holder} keeps the ids of its rows in a data file (config lance.row_lineage.spill), "
-                "which this version does not read, so that its rows cannot be moved with their ids; update "
-                "them with the program that wrote them"
+                f"fragment {holder} keeps the ids of its rows in a data file (config "
+                "lance.row_lineage.spill), which this version does not read: its rows cannot be moved with "
+                "their ids; update them with the program that wrote them"
             )
         known = None if fragment is None else row_ids(snapshot, fragment)
         if known is None:
