@@ -143,19 +143,9 @@ def run(folder: Path, files: Sequence[str], words: str | None, verbose: bool) ->
     bind()
     outcomes = Outcomes()
     os.chdir(folder)
-    arguments = [
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-c",
-        os.devnull,
-        f"--rootdir={folder}",
-        "--import-mode=prepend",
-        "--continue-on-collection-errors",
-    ]
-    arguments += ["--tb=short" if verbose else "--tb=no", "-W", "ignore", "--no-header", "--no-summary"][
-        : 5 if not verbose else 4
-    ]
+    arguments = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={folder}", "-W", "ignore"]
+    arguments += ["--import-mode=prepend", "--continue-on-collection-errors", "--no-header"]
+    arguments += ["--tb=short"] if verbose else ["--tb=no", "--no-summary"]
     if words:
         arguments += ["-k", words]
     arguments += [f"tests/{name}.py" for name in files]
