@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -405,6 +406,22 @@ def test_a_damaged_version_keeps_everything_and_is_named(uri: str) -> None:
     assert len(files(uri)) == 4
     path.unlink()
     assert hard(uri).old_versions == 2
+
+
+@pytest.mark.parametrize(
+    "place", ["_refs/tags/gold.json", "_refs/branches/dev.json", "_refs/tags/%C3%A4.json"]
+)
+def test_a_tag_or_branch_that_cannot_be_read_keeps_everything(uri: str, place: str) -> None:
+    overwritten(uri)
+    path = Path(uri) / place
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    with pytest.raises(CorruptFile, match=re.escape(place)):
+        hard(uri)
+    assert versions(uri) == [1, 2, 3, 4]
+    path.write_text('{"branch": null, "version": 2, "parentVersion": 2}')
+    hard(uri)
+    assert versions(uri) == [2, 4]
 
 
 @contextmanager

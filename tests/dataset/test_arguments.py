@@ -199,6 +199,35 @@ def _fragment(path: str) -> LanceFragment:
     return found
 
 
+def _keeping() -> Iterator[Case]:
+    def tags(act: Callable[[Any, Any], Any]) -> Callable[[str, Any], Any]:
+        return lambda path, junk: act(lance.dataset(path).tags, junk)
+
+    def clean(name: str) -> Callable[[str, Any], Any]:
+        return lambda path, junk: lance.dataset(path).cleanup_old_versions(**{name: junk})
+
+    yield "tags.create", tags(lambda tags, junk: tags.create(junk, 1)), "text"
+    yield "tags.create(at)", tags(lambda tags, junk: tags.create("t", junk)), "int, negative, text, empty"
+    yield "tags.create(metadata)", tags(lambda tags, junk: tags.create("t", 1, metadata=junk)), ""
+    yield "tags.update", tags(lambda tags, junk: tags.update(junk, 1)), "text, empty"
+    yield "tags.delete", tags(lambda tags, junk: tags.delete(junk)), "text, empty"
+    yield "tags.replace_metadata", tags(lambda tags, junk: tags.replace_metadata("t", junk)), ""
+    yield "branches.delete", lambda path, junk: lance.dataset(path).branches.delete(junk), "text, empty"
+    yield "cleanup(older_than)", clean("older_than"), "int, float, huge"
+    yield "cleanup(versions)", clean("versions"), "pair, array"
+    for name in ("retain_versions", "delete_rate_limit", "delete_concurrency"):
+        yield f"cleanup({name})", clean(name), "int"
+    for name in ("delete_unverified", "error_if_tagged_old_versions"):
+        yield f"cleanup({name})", clean(name), "true"
+    yield (
+        "explain(max_files)",
+        lambda path, junk: lance.dataset(path).explain_cleanup_old_versions(max_files=junk),
+        "int",
+    )
+    yield "auto", lambda path, junk: lance.dataset(path).optimize.enable_auto_cleanup(junk), ""
+    yield "write(auto)", lambda path, junk: lance.write_dataset(DATA, "new", auto_cleanup_options=junk), ""
+
+
 def _writing() -> Iterator[Case]:
     def written(name: str, mode: str = "append") -> Callable[[str, Any], Any]:
         return lambda path, junk: lance.write_dataset(DATA, path, **{"mode": mode, name: junk})
@@ -402,7 +431,7 @@ def _committing() -> Iterator[Case]:
     yield "Other", commit(lambda junk: OP.Other("x", junk)), ""
 
 
-CASES = [*_reading(), *_writing(), *_committing()]
+CASES = [*_reading(), *_keeping(), *_writing(), *_committing()]
 
 
 @pytest.fixture(scope="module")
