@@ -331,3 +331,17 @@ def test_what_is_kept_for_the_next_scan_keeps_no_old_version(tmp_path: Path) -> 
     for kind in (UnitReader, Taker):
         (kept,) = [each for key, each in own.items() if isinstance(each, kind) and "('a',)" not in str(key)]
         assert kept.snapshot.version == ds.version
+
+
+def test_several_segments_count_together(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    ds = lance.write_dataset(pa.table({"a": range(20)}), uri, max_rows_per_file=10)
+    ds.create_scalar_index("a", "BTREE")
+    ds = lance.write_dataset(pa.table({"a": range(10, 30)}), uri, mode="append")
+    assert counted(ds._snapshot, parse_predicate("a < 15", ds.schema)) is None
+    ds.optimize.optimize_indices(num_indices_to_merge=0)
+    ds = lance.dataset(uri)
+    assert len(ds._snapshot.manifest.indices) == 2
+    assert counted(ds._snapshot, parse_predicate("a < 15", ds.schema)) == 20
+    assert ds.count_rows("a < 15") == ds.count_rows("a < 15 AND a IS NOT NULL") == 20
+    assert ds.to_table(filter="a IN (12, 25)")["a"].to_pylist() == [12, 12, 25]

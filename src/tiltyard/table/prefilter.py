@@ -97,7 +97,7 @@ def prefilter(
 
 def counted(snapshot: Snapshot, predicate: Expr, fragments: Sequence[int] | None = None) -> int | None:
     """How many live rows pass, where an index knows without looking at any of them: one question about one
-    column, answered by one segment for a version of which it knows every row and nothing is deleted.
+    column, answered by segments that know every row of the version once, and nothing is deleted.
     """
     if fragments is not None or snapshot.fragments.any_deletions:
         return None
@@ -106,11 +106,14 @@ def counted(snapshot: Snapshot, predicate: Expr, fragments: Sequence[int] | None
     if not isinstance(query, ColumnQuery) or not query.is_exact:
         return None
     segments = columns[query.path]
-    if len(segments) != 1 or len(segments[0].fragments) != len(snapshot.fragments):
+    covered = np.concatenate([segment.fragments for segment in segments])
+    if len(covered) != len(snapshot.fragments) or len(np.unique(covered)) != len(covered):
         return None
     try:
-        tree = segments[0].tree()
-        return tree.count(query) if tree.rows == snapshot.fragments.num_rows else None
+        trees = [segment.tree() for segment in segments]
+        if sum(tree.rows for tree in trees) != snapshot.fragments.num_rows:
+            return None
+        return sum(tree.count(query) for tree in trees)
     except _UNREADABLE as error:
         _warn(error)
         return None
