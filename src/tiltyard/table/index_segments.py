@@ -9,7 +9,7 @@ vanished fragments cannot come back from an old file.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -175,7 +175,7 @@ def segment_of(snapshot: Snapshot, entry: IndexMetadata) -> Segment:
     key = (snapshot.store.identity, entry.uuid, "segment", (snapshot.location.path, manifest.timestamp_ns))
 
     def made() -> tuple[Segment, int]:
-        found = _segment(snapshot, entry)
+        found = _proven(snapshot, _segment(snapshot, entry))
         held = 0 if found._places is None else 2 * found._places[0].nbytes
         return found, SEGMENT_BYTES + found.fragments.nbytes + held
 
@@ -224,6 +224,36 @@ def _segment(snapshot: Snapshot, entry: IndexMetadata) -> Segment:
     kind = snapshot.schema.by_id(entry.fields[0]).arrow_type
     reuse = None if translated else _reuse(snapshot)
     return Segment(entry, live, rows, places, reuse, kind, store, directory, snapshot.session)
+
+
+def _proven(snapshot: Snapshot, segment: Segment) -> Segment:
+    """The segment, answering only for fragments of which it holds every live row.
+
+    The official writer's compaction, run where an earlier one has left notes, gives indices the new fragments
+    and the old addresses. A first look tells: row ids of fragments that the entry does not name. Then all are
+    counted.
+    """
+    if segment._places is not None or not len(segment.fragments):
+        return segment
+    try:
+        tree = segment.tree()
+        if tree.first_fragments <= (covered_fragments(segment.entry) or frozenset()):
+            return segment
+        found = [segment.located(ids)[1] for ids in tree.ids()]
+    except (CorruptFile, ObjectNotFound, UnsupportedFeature):
+        return segment  # whoever asks it gets the error
+    addresses = np.unique(np.concatenate(found))
+    owners = (addresses >> _SHIFT).astype(np.uint32)
+    complete = np.zeros(len(segment.fragments), np.bool_)
+    for at, id in enumerate(segment.fragments.tolist()):
+        fragment = snapshot.fragment(id)
+        assert fragment is not None
+        offsets = (addresses[owners == id] & _OFFSET).astype(np.int64)
+        live = without_deleted(load_deletions(snapshot, fragment), offsets)
+        complete[at] = np.count_nonzero(live) >= fragment.num_rows
+    if complete.all():
+        return segment
+    return replace(segment, fragments=segment.fragments[complete], _rows=segment._rows[complete])
 
 
 def _places(snapshot: Snapshot, fragments: npt.NDArray[np.uint32]) -> tuple[Addresses, Addresses]:

@@ -86,6 +86,7 @@ class BTree:
         self._session = session
         self._path = f"{directory}/{PAGES_FILE}"
         self._size = sizes.get(PAGES_FILE)
+        self._first_fragments: frozenset[int] | None = None
         path = f"{directory}/{LOOKUP_FILE}"
         lookup = open_file(store, path, size=sizes.get(LOOKUP_FILE), session=session)
         pages = open_file(store, self._path, size=self._size, session=session)
@@ -204,6 +205,20 @@ class BTree:
         end = self.rows if stop is None else stop
         for at in range(start, end, ENTRY_ROWS):
             yield self.block(at, min(at + ENTRY_ROWS, end))
+
+    def ids(self) -> Iterator[RowIds]:
+        """All row ids in stored order, in blocks."""
+        for at in range(0, self.rows, ENTRY_ROWS):
+            (array,) = self._read((self._ids,), at, min(at + ENTRY_ROWS, self.rows))
+            yield _numbers(array, np.uint64)
+
+    @property
+    def first_fragments(self) -> frozenset[int]:
+        """The upper halves of the row ids on the first page: fragments, where ids are addresses."""
+        if self._first_fragments is None:
+            ids = self._page_ids(0) if self.rows else np.empty(0, np.uint64)
+            self._first_fragments = frozenset(np.unique(ids >> np.uint64(32)).tolist())
+        return self._first_fragments
 
     def block(self, start: int, stop: int) -> tuple[pa.Array, RowIds]:
         """Values and row ids of rows `start` to `stop` of the stored order."""

@@ -90,7 +90,7 @@ def indices(snapshot: Snapshot, *, with_system: bool = False) -> list[IndexFacts
 def _facts(snapshot: Snapshot, name: str, entries: list[IndexMetadata], live: dict[int, int]) -> IndexFacts:
     first = entries[0]
     segments = tuple(_segment_facts(snapshot, entry) for entry in entries)
-    covered = frozenset[int]().union(*(segment.fragment_ids for segment in segments))
+    covered = frozenset[int]().union(*(_answered(snapshot, entry) for entry in entries))
     indexed = sum(rows for id, rows in live.items() if id in covered)
     schema = snapshot.schema
     names = tuple(path_of(schema, id) if schema.has_id(id) else f"<field {id}>" for id in first.fields)
@@ -104,6 +104,13 @@ def _facts(snapshot: Snapshot, name: str, entries: list[IndexMetadata], live: di
         sum(live.values()) - indexed,
         segments,
     )
+
+
+def _answered(snapshot: Snapshot, entry: IndexMetadata) -> frozenset[int]:
+    """The fragments of the version that a segment answers for."""
+    if is_usable(entry):
+        return frozenset(segment_of(snapshot, entry).fragments.tolist())
+    return covered_now(snapshot, entry) & frozenset(snapshot.fragments.ids.tolist())
 
 
 def _segment_facts(snapshot: Snapshot, entry: IndexMetadata) -> SegmentFacts:
@@ -137,7 +144,7 @@ def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
     """
     entries = entries_named(snapshot, name)
     live = dict(zip(snapshot.fragments.ids.tolist(), live_rows(snapshot).tolist(), strict=True))
-    covered = [covered_now(snapshot, entry) & live.keys() for entry in entries]
+    covered = [_answered(snapshot, entry) for entry in entries]
     every = frozenset[int]().union(*covered)
     segments = [_segment_statistics(snapshot, entry) for entry in entries]
     indexed = sum(live[id] for id in every)

@@ -159,10 +159,16 @@ def _plan(
     every = frozenset(int(id) for id in snapshot.fragments.ids)
     if retrain:
         return _Plan(name, field, tuple(segments), tuple(sorted(every)))
-    covered = frozenset[int]().union(*(covered_now(snapshot, entry) for entry in segments))
-    fresh = every - covered
+    proven = [frozenset(segment_of(snapshot, entry).fragments.tolist()) for entry in segments]
+    fresh = every - frozenset[int]().union(*proven)
     count = DEFAULT_MERGE if merged is None else merged
-    old = tuple(segments[len(segments) - min(count, len(segments)) :])
+    first = len(segments) - count
+    # A segment that claims more than it holds is always replaced: no other may answer for the same rows.
+    old = tuple(
+        entry
+        for at, (entry, fragments) in enumerate(zip(segments, proven, strict=True))
+        if at >= first or fragments != covered_now(snapshot, entry) & every
+    )
     if not fresh and len(old) < 2:
         return None
     return _Plan(name, field, old, tuple(sorted(fresh)))
