@@ -131,9 +131,11 @@ class Sequence:
         return source, {"rows": table(rows)}
 
     def compact(self, ours: bool) -> tuple[str, dict[str, Any]]:
-        if ours and not hasattr(lance.LanceDataset, "optimize"):
-            return "", {}
-        return "lance.dataset(p).optimize.compact_files(target_rows_per_fragment=30)", {}
+        options = {
+            "target_rows_per_fragment": self.dice.choice([10, 30, 100]),
+            "defer_index_remap": not self.stable and self.dice.random() < 0.5,
+        }
+        return "lance.dataset(p).optimize.compact_files(**options)", {"options": options}
 
     def index(self, ours: bool) -> tuple[str, dict[str, Any]]:
         if ours and not hasattr(lance.LanceDataset, "create_scalar_index"):

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from tiltyard.errors import InvalidInput, RetryableConflict
+from tiltyard.errors import CorruptFile, InvalidInput, RetryableConflict
 from tiltyard.format.flags import uses_stable_row_ids
+from tiltyard.format.fragment_reuse import KNOWN_VERSION, decode_details
 from tiltyard.format.index_metadata import FRAGMENT_REUSE, IndexMetadata
 from tiltyard.format.manifest import Manifest
 from tiltyard.format.operations import CreateIndex, RewrittenIndex
@@ -44,7 +45,7 @@ def pruned(manifest: Manifest) -> Manifest:
     for segments in by_name.values():
         if len(segments) > 1:
             if live is None:
-                live = frozenset(manifest.fragments.ids.tolist())
+                live = with_origins(manifest, frozenset(manifest.fragments.ids.tolist()))
             segments = _still_covering(segments, live)
         kept.update(entry.uuid for entry in segments)
     indices = tuple(entry for entry in valid if entry.uuid in kept)
@@ -62,8 +63,35 @@ def without_fragments(manifest: Manifest, fields: Iterable[int], fragment_ids: C
     gone = frozenset(fragment_ids)
     if not changed or not gone:
         return manifest
+    if not any(changed.intersection(entry.fields) for entry in manifest.indices):
+        return manifest
+    gone = with_origins(manifest, gone)
     indices = tuple(_less(e, gone) if changed.intersection(e.fields) else e for e in manifest.indices)
     return replace(manifest, indices=indices)
+
+
+def with_origins(manifest: Manifest, fragment_ids: frozenset[int]) -> frozenset[int]:
+    """Some fragments, and those whose rows came into them in compactions that left indices as they were: an
+    entry that names the latter answers for the former (indices, 1.7). Where the notes of these compactions
+    are not in the manifest itself, every fragment that is gone counts as one of the latter.
+    """
+    notes = next((entry for entry in manifest.indices if entry.name == FRAGMENT_REUSE), None)
+    if notes is None:
+        return fragment_ids
+    try:
+        versions = decode_details(notes.details) if (notes.index_version or 0) <= KNOWN_VERSION else None
+    except CorruptFile:
+        versions = None
+    if not isinstance(versions, tuple):
+        named = (covered_fragments(entry) or frozenset() for entry in manifest.indices)
+        live = frozenset(manifest.fragments.ids.tolist())
+        return fragment_ids | (frozenset[int]().union(*named) - live)
+    found = fragment_ids
+    for version in reversed(versions):
+        for group in version.groups:
+            if not found.isdisjoint(digest.id for digest in group.new):
+                found |= frozenset(digest.id for digest in group.old)
+    return found
 
 
 def _less(entry: IndexMetadata, gone: frozenset[int]) -> IndexMetadata:
