@@ -75,7 +75,7 @@ class LanceOperation:
         update_mode: str = ""
         updated_fragment_offsets: dict[int, bytes] | None = None
         inserted_rows: Any = field(default=None, repr=False, compare=False)
-        """What a merge recorded of the keys that it inserts; it goes from `execute_uncommitted` to `commit`."""
+        """What a merge recorded of the keys it inserts; it goes from `execute_uncommitted` to `commit`."""
 
         def __post_init__(self) -> None:
             self.removed_fragment_ids = arguments.wholes("removed_fragment_ids", self.removed_fragment_ids)
