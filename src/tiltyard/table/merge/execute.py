@@ -171,9 +171,10 @@ class MergeJob:
                 for at, path in enumerate(bound.key.paths):
                     parts[at].append(column_at(batch, path))
         if known is None or known.key != bound.key:
-            columns = [
-                _column(part, field.arrow_type) for part, field in zip(parts, bound.key.fields, strict=True)
-            ]
+            columns = []
+            for part, field in zip(parts, bound.key.fields, strict=True):
+                columns.append(_column(part, field.arrow_type))
+                part.clear()
             known = _Keys(bound.key, columns, KeyIndex(columns))
             if self._source.rows <= KEPT_KEYS:
                 self._known = known

@@ -261,8 +261,9 @@ class KeyIndex:
         if self.distinct == self.rows and self._is_counted:
             return self.codes
         rows = np.empty(self.distinct, row_type(self.rows))
-        keyed = np.flatnonzero(self.codes >= 0)[::-1]
-        rows[self.codes[keyed]] = keyed  # written last to first, so that the first one stays
+        numbers = np.arange(self.rows - 1, -1, -1, dtype=rows.dtype)
+        keyed = slice(None) if self.keyed == self.rows else self.codes[::-1] >= 0
+        rows[self.codes[::-1][keyed]] = numbers[keyed]  # written last to first, so that the first one stays
         return rows
 
     def last_rows(self) -> Ints:

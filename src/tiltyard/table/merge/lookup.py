@@ -169,7 +169,9 @@ def _scanned(snapshot: Snapshot, key: Key, keys: KeyIndex, fragments: Sequence[i
             addresses.append(places.addresses(hit + first))
             codes.append(which)
         first += rows
-    return Found(np.concatenate(addresses), np.concatenate(codes))
+    every = np.concatenate(addresses)
+    addresses.clear()  # there may be millions
+    return Found(every, np.concatenate(codes))
 
 
 def key_columns(

@@ -8,7 +8,7 @@ source's values are put into them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +21,9 @@ from tiltyard.format.schema import Field, Schema
 from tiltyard.table.merge.bind import SOURCE, TARGET, Bound
 from tiltyard.table.merge.plan import MergePlan, Pairs, by_fragment
 from tiltyard.table.merge.source import FittedSource
+from tiltyard.table.plan import DEFAULT_BATCH_ROWS, estimated_row_bytes, stream_unit_rows
 from tiltyard.table.row_changes import NewRows
-from tiltyard.table.touched_rows import read_touched
+from tiltyard.table.touched_rows import TouchedRows, read_touched
 
 if TYPE_CHECKING:
     from tiltyard.expr import Expr
@@ -162,7 +163,7 @@ def _overlaid(snapshot: Snapshot, bound: Bound, source: FittedSource, pairs: Pai
     read = tuple(field for field in fields if brought.get(field.name) != field)
     arrow = snapshot.schema.arrow
     start = 0
-    for touched in read_touched(snapshot, by_fragment(pairs.addresses), read):
+    for touched in _pieces(read_touched(snapshot, by_fragment(pairs.addresses), read), fields):
         stop = start + len(touched.offsets)
         taken = source.take(pairs.rows[start:stop])
         arrays = []
@@ -178,6 +179,17 @@ def _overlaid(snapshot: Snapshot, bound: Bound, source: FittedSource, pairs: Pai
                 )
         yield NewRows(pa.RecordBatch.from_arrays(arrays, schema=arrow), touched.addresses)
         start = stop
+
+
+def _pieces(rows: Iterable[TouchedRows], fields: Sequence[Field]) -> Iterator[TouchedRows]:
+    """The rows in pieces that are small also when they have all of `fields`."""
+    step = stream_unit_rows(estimated_row_bytes(fields), DEFAULT_BATCH_ROWS)
+    for each in rows:
+        if len(each.offsets) <= step:
+            yield each
+            continue
+        for at in range(0, len(each.offsets), step):
+            yield TouchedRows(each.fragment_id, each.offsets[at : at + step], each.batch.slice(at, step))
 
 
 def overlay(field: Field, target: Any, part: Field, source: Any) -> Any:
@@ -252,7 +264,7 @@ def rewritten_columns(
         names |= {field.name for field in scope.fields}
     read = tuple(field for field in snapshot.schema.fields if field.name in names)
     every = {fragment_id: np.arange(fragment.physical_rows, dtype=np.uint32)}
-    for touched in read_touched(snapshot, every, read):
+    for touched in _pieces(read_touched(snapshot, every, read), source.fit.schema.fields):
         first, last = np.searchsorted(offsets, (int(touched.offsets[0]), int(touched.offsets[-1]) + 1))
         before = [touched.batch.column(name) for name in columns.names]
         if first < last:
