@@ -131,7 +131,10 @@ def decode_survivors(group: ReuseGroup) -> Addresses:
     if int.from_bytes(group.survivors[:8], "little") > len(group.old):
         raise CorruptFile(f"{what} is damaged: it names more fragments than were rewritten")
     try:
-        found = np.array(BitMap64.deserialize(group.survivors).to_array(), np.uint64)
+        bitmap = BitMap64.deserialize(group.survivors)
+        if len(bitmap) > sum(each.physical_rows for each in group.old):
+            raise CorruptFile(f"{what} is damaged: it names {len(bitmap)} rows, more than there were")
+        found = np.array(bitmap.to_array(), np.uint64)
     except (ValueError, MemoryError, OverflowError) as error:
         raise CorruptFile(f"{what} is damaged ({error})") from error
     owners = (found >> np.uint64(32)).astype(np.int64)
