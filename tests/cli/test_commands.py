@@ -53,6 +53,16 @@ def test_help_loads_no_command_and_no_arrow() -> None:
     assert done.stdout.rstrip().endswith("[]")
 
 
+def test_info_lists_indices_and_what_they_do_not_know(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ds = lance.dataset(uri)
+    column = ds.schema.names[0]
+    ds.create_scalar_index(column, "BTREE")
+    ds.insert(ds.to_table(limit=1))
+    assert main(["info", uri]) == 0
+    told = capsys.readouterr().out
+    assert f"indices\n  {column}_idx  BTree on {column} (1 row not indexed)" in told
+
+
 def test_info_tells_what_a_table_holds(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", uri]) == 0
     shown = capsys.readouterr().out

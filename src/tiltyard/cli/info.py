@@ -29,6 +29,16 @@ def run(arguments: argparse.Namespace) -> int:
     width = max(map(len, names), default=0)
     for name, field in zip(names, dataset.schema, strict=True):
         print(f"  {name.ljust(width)}  {escaped(str(field.type))}" + ("" if field.nullable else "  not null"))
+    described = dataset.describe_indices()
+    if described:
+        print("indices")
+    for index in described:
+        rest = index.num_rows_unindexed
+        columns = ", ".join(map(escaped, index.field_names))
+        print(
+            f"  {escaped(index.name)}  {index.index_type} on {columns}"
+            + (f" ({count(rest, 'row')} not indexed)" if rest else "")
+        )
     return 0
 
 

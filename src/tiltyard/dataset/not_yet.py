@@ -12,7 +12,7 @@ from typing import Any
 
 from tiltyard.errors import UnsupportedName, nearest
 
-_INDICES = "indices"
+_INDICES = "uncommitted parts of indices, and vector indices"
 _SEARCH = "vector and full-text search"
 _COLUMNS = "changes of columns (merge, update, schema evolution)"
 _UPKEEP = "compaction and cleanup"

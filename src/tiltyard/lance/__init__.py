@@ -29,6 +29,7 @@ from tiltyard.dataset import (
 )
 from tiltyard.lance import commit, fragment, progress, schema
 from tiltyard.lance import dataset as _dataset_module
+from tiltyard.lance.progress import IndexProgress
 from tiltyard.session import Session
 from tiltyard.store.account import bytes_read_counter, iops_counter
 
@@ -44,6 +45,7 @@ __all__ = [
     "DataStatistics",
     "FieldStatistics",
     "FragmentMetadata",
+    "IndexProgress",
     "LanceDataset",
     "LanceFragment",
     "LanceOperation",
