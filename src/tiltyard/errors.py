@@ -189,8 +189,8 @@ class TooMuchContention(CommitConflict):
 
 
 class FilesRemoved(TiltyardError, OSError):
-    """A cleanup takes away files that a commit would name, so that it was not committed. Do the whole operation
-    again: it writes new files.
+    """A cleanup takes away files that a commit would name, so that it was not committed. Do the whole
+    operation again: it writes new files.
     """
 
     __str__ = Exception.__str__

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tiltyard.cli import main
 from tiltyard.errors import CorruptFile
 from tiltyard.format.fragment import FragmentList
 from tiltyard.format.manifest import Manifest, encode_manifest
+from tiltyard.table import verify as verify_module
 from tiltyard.table.verify import spans
 
 
@@ -184,6 +186,33 @@ result = None
     report = lance.dataset(other).verify(checksums=True)
     assert report.findings == ()
     assert (report.checksummed, report.unsummed) == (0, 2)
+
+
+def test_t02_a_version_that_a_cleanup_takes_away_meanwhile_is_no_finding(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lance.dataset(path).insert(pa.table({"id": [1]}), mode="overwrite")
+    read = verify_module.read_snapshot
+
+    def read_then_clean(store: Any, session: Any, location: Any) -> Any:
+        found = read(store, session, location)
+        if location.version == 1:
+            lance.dataset(path).cleanup_old_versions(timedelta(0), delete_unverified=True)
+        return found
+
+    monkeypatch.setattr(verify_module, "read_snapshot", read_then_clean)
+    report = lance.dataset(path).verify()
+    assert report.findings == ()
+    assert report.versions == 1
+
+
+def test_t02_a_detached_version_is_looked_at_too(path: str) -> None:
+    fragments = lance.fragment.write_fragments(pa.table({"id": [7]}), path)
+    operation = lance.LanceOperation.Append(fragments)
+    apart = lance.LanceDataset.commit(path, operation, read_version=4, detached=True)
+    assert lance.dataset(path).verify().versions == 5
+    Path(path, "data", fragments[0].files[0].path).unlink()
+    assert the_finding(path).versions == (apart.version,)
 
 
 @pytest.mark.parametrize(

@@ -31,14 +31,14 @@ class CheckFace(Handle):
         raise_findings(verify_snapshot(snapshot, checksums=arguments.flag("checksums", checksums)), snapshot)
 
     def verify(self, *, checksums: bool = False) -> Report:
-        """What is wrong with any of the versions of this branch: `report.findings`, each with its file, the
-        versions affected and what to do.
+        """What is wrong with any of the versions of this branch, detached ones too: `report.findings`, each
+        with its file, the versions affected and what to do.
         """
-        from tiltyard.table.verify import verify
-        from tiltyard.table.versions import list_versions
+        from tiltyard.table.verify import every_version, verify
 
-        locations = list_versions(self._store)
-        return verify(self._store, locations, checksums=arguments.flag("checksums", checksums))
+        return verify(
+            self._store, every_version(self._store), checksums=arguments.flag("checksums", checksums)
+        )
 
 
 def verify_places(uri: Any, version: int | str | None = None, *, checksums: bool = False) -> Report:
@@ -47,15 +47,15 @@ def verify_places(uri: Any, version: int | str | None = None, *, checksums: bool
     """
     from tiltyard.dataset.places import table_not_found
     from tiltyard.table.refs import read_tag
-    from tiltyard.table.verify import verify
-    from tiltyard.table.versions import list_versions, locate
+    from tiltyard.table.verify import every_version, verify
+    from tiltyard.table.versions import locate
 
     store = open_root(uri, None)
     if isinstance(version, str):
         tag = read_tag(store, version)
         store = store if tag.branch is None else store.at(branch_path(tag.branch))
         version = tag.version
-    locations = list_versions(store) if version is None else [locate(store, version)]
+    locations = every_version(store) if version is None else [locate(store, version)]
     if not locations:
         raise table_not_found(store)
     return verify(store, locations, checksums=checksums)

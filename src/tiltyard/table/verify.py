@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from tiltyard.errors import CorruptFile, ObjectNotFound, TiltyardError, UnsupportedFeature
 from tiltyard.file.reader import FileReader
 from tiltyard.format.index_metadata import IndexMetadata
-from tiltyard.format.names import INDICES_DIR
+from tiltyard.format.names import INDICES_DIR, VERSIONS_DIR, parse_manifest_name
 from tiltyard.session import Session
 from tiltyard.table.bases import base_place, data_place, deletion_place
 from tiltyard.table.deletions import read_deletions
 from tiltyard.table.index_entries import covered_fragments, kind_of
 from tiltyard.table.snapshot import Snapshot, read_snapshot
 from tiltyard.table.system_columns import row_ids
-from tiltyard.table.versions import VersionLocation
+from tiltyard.table.versions import VersionLocation, list_versions
 
 if TYPE_CHECKING:
     from tiltyard.format.fragment import DataFile, Fragment
@@ -91,6 +91,16 @@ def spans(versions: Sequence[int]) -> str:
     return f"version{'s' if len(versions) > 1 else ''} {told}"
 
 
+def every_version(store: Store) -> list[VersionLocation]:
+    """The versions of a chain, ascending, and then the detached ones beside it."""
+    apart = []
+    for name in store.list_names(VERSIONS_DIR):
+        parsed = parse_manifest_name(name)
+        if parsed is not None and parsed[1] == "detached":
+            apart.append(VersionLocation(parsed[0], f"{VERSIONS_DIR}/{name}", "detached"))
+    return [*list_versions(store), *apart]
+
+
 def verify(store: Store, locations: Iterable[VersionLocation], *, checksums: bool = False) -> Report:
     """Look at these versions. With `checksums` every data file is read in whole.
 
@@ -110,8 +120,10 @@ def verify(store: Store, locations: Iterable[VersionLocation], *, checksums: boo
             problem = _without(str(error), location.path)
             faults[_Fault(MANIFEST, location.path, problem, _SET_ASIDE)].append(location.version)
             continue
-        seen += 1
         found = dict.fromkeys(check.version(snapshot))
+        if found and not store.exists(location.path):
+            continue  # a cleanup took the version away, and its files with it
+        seen += 1
         for fault in found:
             faults[fault].append(location.version)
         if not found:
