@@ -359,3 +359,27 @@ done = ds.optimize.compact_files(target_rows_per_fragment=5000)
     assert [each.num_rows_unindexed for each in ds.describe_indices()] == [0]
     _our_answers(path, peer)
     _peer_answers(peer, path)
+
+
+def test_an_index_of_a_shallow_clone_is_the_clones_own_once_it_moved(tmp_path: Path, peer: Peer) -> None:
+    """pylance 14.0.2 goes on looking for it in the table that was cloned, and reads fail."""
+    path = tmp_path / "clone"
+    peer(
+        """
+ds = lance.write_dataset(t, p, max_rows_per_file=800)
+ds.create_scalar_index("k", "BTREE")
+done = ds.shallow_clone(clone, ds.version)
+""",
+        p=str(tmp_path / "t"),
+        clone=str(path),
+        t=_table(),
+    )
+    _our_answers(path, peer)
+    ds = tl.dataset(str(path))
+    ds.insert(_table(50, 2))
+    ds.optimize.optimize_indices(num_indices_to_merge=0)
+    ds.optimize.compact_files()
+    described = tl.dataset(str(path)).describe_indices()
+    assert [[each.base_id for each in index.segments] for index in described] == [[None, None]]
+    _our_answers(path, peer)
+    _peer_answers(peer, path)

@@ -117,6 +117,7 @@ def after_rewrite(
             entry = replace(
                 entry,
                 uuid=new.new_id,
+                base_id=None,  # what was rewritten lies in the table itself
                 details=new.new_index_details if new.new_index_details is not None else entry.details,
                 index_version=new.new_index_version,
                 files=new.new_index_files or (),
