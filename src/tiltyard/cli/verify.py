@@ -9,13 +9,13 @@ import argparse
 import sys
 
 from tiltyard.cli import FAILED
-from tiltyard.cli.arguments import add_table, version_of
+from tiltyard.cli.arguments import version_of
 from tiltyard.cli.text_table import count, escaped
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_table(parser)
-    parser.epilog = "Without --at all versions are looked at. Nothing is changed."
+    parser.add_argument("uri", help="directory or URI of the table")
+    parser.add_argument("--at", metavar="VERSION", help="a version number or a tag; all versions if not given")
     parser.add_argument(
         "--checksums", action="store_true", help="read every data file and compare its checksums"
     )

@@ -174,6 +174,7 @@ class _Check:
         self._checksums = checksums
         self._data_files: dict[tuple[str, str, int], _Held | _Fault] = {}
         self._indices: dict[str, tuple[_Fault, ...]] = {}
+        self._deletion_files: set[str] = set()
         self.files = 0
         self.checksummed = 0
         self.unsummed = 0
@@ -263,6 +264,8 @@ class _Check:
         try:
             place, path = deletion_place(snapshot.store, snapshot.session, snapshot.manifest, fragment)
             shown = self._shown(place, path)
+            self.files += shown not in self._deletion_files
+            self._deletion_files.add(shown)
             read_deletions(snapshot.store, snapshot.session, snapshot.manifest, fragment)
         except CorruptFile as error:
             gone = isinstance(error.__cause__, ObjectNotFound)
