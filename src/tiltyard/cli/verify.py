@@ -15,7 +15,9 @@ from tiltyard.cli.text_table import count, escaped
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("uri", help="directory or URI of the table")
-    parser.add_argument("--at", metavar="VERSION", help="a version number or a tag; all versions if not given")
+    parser.add_argument(
+        "--at", metavar="VERSION", help="a version number or a tag; all versions if not given"
+    )
     parser.add_argument(
         "--checksums", action="store_true", help="read every data file and compare its checksums"
     )
