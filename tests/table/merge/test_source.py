@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tiltyard.errors import InvalidInput, SchemaMismatch
 from tiltyard.table.merge import source as module
 from tiltyard.table.merge.source import Source
 
@@ -70,6 +71,32 @@ def test_rows_that_the_caller_holds_are_not_copied() -> None:
     every = np.arange(300, dtype=np.int64)
     assert [batch.num_rows for batch in source.in_order(every)] == [100, 200]
     assert next(source.in_order(every)) is batches[0]
+
+
+def test_batches_of_one_source_are_brought_to_one_schema() -> None:
+    first = pa.record_batch({"a": [1], "b": ["x"]})
+    other = pa.record_batch({"b": pa.array(["y"], pa.large_string()), "a": pa.array([2], pa.int32())})
+    source = Source.of(first.schema, [first, other], held=True, spill_bytes=0)
+    assert _plain(list(source.batches())) == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
+    for wrong in ({"a": [1]}, {"a": ["text"], "b": ["x"]}):
+        with pytest.raises(SchemaMismatch, match="batch of the source"):
+            Source.of(first.schema, [first, pa.record_batch(wrong)], held=True, spill_bytes=0)
+
+
+def test_very_many_small_batches_are_joined() -> None:
+    batches = [batch.select(["n", "s"]) for batch in _batches([2] * 300)]
+    source = Source.of(batches[0].schema, batches, held=True, spill_bytes=0)
+    assert len(list(source.batches())) == 1
+    assert _plain(list(source.batches())) == _plain(batches)
+
+
+@pytest.mark.parametrize("spill_bytes", [0, 10**9])
+def test_batches_whose_dictionaries_do_not_fit_together_stay_apart(spill_bytes: int) -> None:
+    batches = _batches([2] * 300)
+    source = Source.of(SCHEMA, iter(batches), held=False, spill_bytes=spill_bytes)
+    assert _plain(list(source.batches())) == _plain(batches)
+    with pytest.raises(InvalidInput, match="wider index"):
+        source.take(np.arange(600, dtype=np.int64))
 
 
 def test_a_stream_is_read_once_and_gathered_into_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

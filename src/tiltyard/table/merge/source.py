@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tiltyard.errors import InvalidInput, SchemaMismatch
 from tiltyard.runtime.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ PIECE_BYTES = 4 << 20
 """Rows gathered before they are written to the scratch file together."""
 
 PIECE_ROWS = 1 << 16
+MANY_BATCHES = 256
+"""More batches than this, with fewer than `FEW_ROWS` rows on average, are joined into one."""
+
+FEW_ROWS = 4096
 
 Ints = npt.NDArray[np.int64]
 
@@ -44,13 +49,16 @@ class Source:
         kept: list[Any] = []
         size = 0
         waiting = iter(batches)
-        for batch in waiting:
-            if not batch.num_rows:
+        for given in waiting:
+            if not given.num_rows:
                 continue
+            batch = _conformed(given, schema)
             kept.append(batch)
             size += 0 if held else batch.nbytes
             if size > spill_bytes:
                 return cls._spilled(schema, kept, waiting)
+        if len(kept) > MANY_BATCHES and sum(batch.num_rows for batch in kept) < len(kept) * FEW_ROWS:
+            kept = _joined(kept, schema).to_batches()
         return cls(schema, kept)
 
     @classmethod
@@ -99,18 +107,24 @@ class Source:
             return batches[0].take(pa.array(rows))
         holders = np.searchsorted(self._starts, rows, side="right") - 1
         order = np.argsort(holders, kind="stable")
-        bounds = np.searchsorted(holders[order], np.arange(len(batches) + 1))
-        parts = [
-            batches[i].take(pa.array(rows[order[low:high]] - self._starts[i]))
-            for i, (low, high) in enumerate(pairwise(bounds))
-            if high > low
-        ]
-        if not parts:
+        if not len(order):
             schema = self.schema if columns is None else pa.schema([self.schema.field(n) for n in columns])
-            return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
+            return pa.RecordBatch.from_pylist([], schema=schema)
+        used = holders[order]
+        bounds = [0, *(np.flatnonzero(np.diff(used)) + 1).tolist(), len(used)]
+        parts = [
+            batches[used[low]].take(pa.array(rows[order[low:high]] - self._starts[used[low]]))
+            for low, high in pairwise(bounds)
+        ]
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
-        joined = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        try:
+            joined = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+        except pa.ArrowInvalid as error:
+            raise InvalidInput(
+                f"rows of several batches of the source cannot be brought together: {error}; cast dictionaries "
+                "to a wider index type"
+            ) from error
         return joined if bool((back[1:] > back[:-1]).all()) else joined.take(pa.array(back))
 
 
@@ -139,6 +153,30 @@ class FittedSource:
         return self.fit.apply(self.source.take(rows))
 
 
+def _conformed(batch: Any, schema: Any) -> Any:
+    """The batch with exactly this schema. Raises `SchemaMismatch` where it has other columns or types."""
+    if batch.schema.equals(schema, check_metadata=True):
+        return batch
+    if set(batch.schema.names) != set(schema.names) or len(batch.schema) != len(schema):
+        raise SchemaMismatch(
+            f"a batch of the source has the columns {batch.schema.names}, the first one {schema.names}: give "
+            "batches of one schema"
+        )
+    try:
+        return batch.select(schema.names).cast(schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        raise SchemaMismatch(f"a batch of the source is not of the first one's types: {error}") from error
+
+
+def _joined(batches: list[Any], schema: Any) -> Any:
+    """The batches as one table in one piece, where their dictionaries allow that."""
+    table = pa.Table.from_batches(batches, schema)
+    try:
+        return table.combine_chunks()
+    except pa.ArrowInvalid:
+        return table
+
+
 def _is_run(rows: Ints) -> bool:
     return bool((rows[1:] == rows[:-1] + 1).all())
 
@@ -155,13 +193,13 @@ def _pieces(schema: Any, kept: list[Any], waiting: Iterator[Any]) -> Iterator[An
             found = next(waiting, None)
             if found is None:
                 break
-            batch = found
+            batch = _conformed(found, schema)
         for at in range(0, batch.num_rows, PIECE_ROWS):
             part = batch.slice(at, PIECE_ROWS)
             held.append(part)
             size += part.nbytes
             if size >= PIECE_BYTES:
-                yield pa.Table.from_batches(held, schema).combine_chunks()
+                yield _joined(held, schema)
                 held, size = [], 0
     if held:
-        yield pa.Table.from_batches(held, schema).combine_chunks()
+        yield _joined(held, schema)
