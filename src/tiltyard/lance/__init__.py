@@ -1,8 +1,8 @@
 """The drop-in face: the module tree of the official package, as thin re-exports.
 
-`import tiltyard.lance as lance` runs an ordinary script that keeps to what is here. What is not here yet raises
-an error that names it; `tiltyard.dataset.not_yet` is the list, docs/support.md says what there is. `python -m
-tiltyard.lance script.py` runs a script unchanged.
+`import tiltyard.lance as lance` runs an ordinary script that keeps to what is here. What is not here yet
+raises an error that names it; `tiltyard.dataset.not_yet` is the list, docs/support.md says what there is.
+`python -m tiltyard.lance script.py` runs a script unchanged.
 """
 
 from __future__ import annotations
