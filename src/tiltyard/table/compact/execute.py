@@ -23,7 +23,7 @@ from tiltyard.table.compact.plan import Task, check_supported
 from tiltyard.table.compact.results import Rewritten
 from tiltyard.table.deletions import load_deletions, rows_to_read
 from tiltyard.table.gather import is_fixed
-from tiltyard.table.plan import DEFAULT_BATCH_ROWS
+from tiltyard.table.plan import DEFAULT_BATCH_ROWS, estimated_row_bytes
 from tiltyard.table.projection import CREATED_AT, ROW_ID, UPDATED_AT
 from tiltyard.table.scan import Scan, ScanRequest
 from tiltyard.table.snapshot import open_snapshot
@@ -31,6 +31,7 @@ from tiltyard.table.system_columns import system_column
 from tiltyard.table.write import MAX_BYTES_PER_FILE, WriteOptions, remove_files, write_fragments
 
 if TYPE_CHECKING:
+    from tiltyard.format.schema import Field
     from tiltyard.table.snapshot import Snapshot
 
 Progress = Callable[[int], None]
@@ -163,7 +164,7 @@ def _check(read: Snapshot, rows: int, new: Sequence[Fragment], seen: _Seen) -> N
     """Compare what the new files hold with what was to be written: rows, checksums of all bytes, nulls.
 
     The rows written are those that the manifest says are live; the bytes are read back from the store;
-    columns of fixed width, and those that have nulls, are decoded again for them.
+    narrow columns of fixed width, and all that have nulls, are decoded again for them.
     """
     if seen.rows != rows:
         raise CorruptFile(
@@ -187,8 +188,8 @@ def _check(read: Snapshot, rows: int, new: Sequence[Fragment], seen: _Seen) -> N
             back.rows += reader.num_rows
             columns = dict(zip(file.fields, file.column_indices, strict=True))
             for at, field in enumerate(read.schema.fields):
-                if not (is_fixed(field) or seen.nulls[at]):
-                    continue  # decoding texts without nulls would cost what the rest of the check does
+                if not (seen.nulls[at] or _is_narrow(field)):
+                    continue  # decoding texts and vectors would cost more than the rest of the check
                 known[at] = True
                 for start in range(0, reader.num_rows, CHECKED_ROWS):
                     piece = slice(start, min(start + CHECKED_ROWS, reader.num_rows))
@@ -200,6 +201,13 @@ def _check(read: Snapshot, rows: int, new: Sequence[Fragment], seen: _Seen) -> N
             "changed"
         )
 
+
+def _is_narrow(field: Field) -> bool:
+    return is_fixed(field) and estimated_row_bytes([field]) <= NARROW_BYTES
+
+
+NARROW_BYTES = 8
+"""Columns of at most so many bytes a row are decoded again in any case."""
 
 CHECKED_ROWS = 1 << 18
 """Rows that are decoded at once when new files are read back."""
