@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from tiltyard.expr.coerce import Kind, kind_of
 from tiltyard.expr.compare import snap
+from tiltyard.expr.one_column import narrowed, widened
 from tiltyard.expr.types import (
     And,
     Column,
@@ -87,7 +88,7 @@ NOTHING = AnyOf((), True)
 
 
 def asked(query: ColumnQuery) -> str:
-    """The question as SQL, for people: long lists are counted."""
+    """The question, for people: long lists are counted."""
     from tiltyard.expr.text import literal_text, quote_name
 
     name = ".".join(map(quote_name, query.path))
@@ -109,7 +110,7 @@ def _ranged(name: str, arrow: pa.DataType, wanted: Range) -> str:
     )
     sides = [f"{name} {'>=' if wanted.has_low else '>'} {low}"] if low is not None else []
     sides += [f"{name} {'<=' if wanted.has_high else '<'} {high}"] if high is not None else []
-    return " AND ".join(sides) if sides else f"{name} IS NOT NULL"
+    return " && ".join(sides) if sides else f"{name} IS NOT NULL"
 
 
 def index_query(expr: Expr, columns: Collection[tuple[str, ...]]) -> IndexQuery | None:
@@ -152,11 +153,35 @@ def _joined(
     found = [one for one in asked if one is not None]
     complete = len(found) == len(asked)
     is_exact = complete and all(one.is_exact for one in found)
+    found = _by_column(found, needs_all)
     if needs_all:
         if not found:
             return None
         return found[0] if len(found) == 1 and is_exact else AllOf(tuple(found), is_exact)
-    return AnyOf(tuple(found), is_exact) if complete else None
+    if not complete:
+        return None
+    return found[0] if len(found) == 1 and found[0].is_exact is is_exact else AnyOf(tuple(found), is_exact)
+
+
+def _by_column(items: list[IndexQuery], needs_all: bool) -> list[IndexQuery]:
+    """The questions, those about one column as one."""
+    joined: list[IndexQuery] = []
+    places: dict[tuple[str, ...], int] = {}
+    for item in items:
+        if not isinstance(item, ColumnQuery):
+            joined.append(item)
+            continue
+        at = places.get(item.path)
+        if at is not None:
+            before = joined[at]
+            assert isinstance(before, ColumnQuery)
+            both = narrowed(before, item) if needs_all else widened(before, item)
+            if both is not None:
+                joined[at] = both
+                continue
+        places[item.path] = len(joined)
+        joined.append(item)
+    return joined
 
 
 def _compared(node: Compare, column: Column, op: str) -> IndexQuery | None:
