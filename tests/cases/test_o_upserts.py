@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,43 @@ def test_an_append_between_plan_and_commit_makes_an_upsert_plan_again(
     _between(monkeypatch, lambda: lance.write_dataset(rows, ds.uri, mode="append"))
     assert _upsert(ds).execute(rows)["num_updated_rows"] == 1
     assert lance.dataset(ds.uri).count_rows() == 2
+
+
+@pytest.mark.parametrize("who", ["append of ours", "upsert of ours", "append of the other", "update"])
+def test_other_keys_that_came_between_cost_no_new_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, peer: Peer, who: str
+) -> None:
+    """The rows that the other commit added are looked at, where a filter could not tell."""
+    ds = lance.write_dataset(pa.table({"id": [1], "a": [1]}), str(tmp_path / "t"))
+    rows = pa.table({"id": list(range(100, 400)), "a": [0] * 300})  # enough for the filters to meet
+    other = lance.dataset(ds.uri)
+    acts: dict[str, Callable[[], Any]] = {
+        "append of ours": lambda: lance.write_dataset(rows, ds.uri, mode="append"),
+        "upsert of ours": lambda: _upsert(other).execute(rows),
+        "append of the other": lambda: peer("lance.write_dataset(r, p, mode='append')", p=ds.uri, r=rows),
+        "update": lambda: other.update({"a": "5"}, where="id = 1"),
+    }
+    _between(monkeypatch, acts[who])
+    mine = pa.table({"id": list(range(500, 800)), "a": [0] * 300})
+    assert _upsert(ds).conflict_retries(0).execute(mine)["num_inserted_rows"] == 300
+    table = lance.dataset(ds.uri).to_table()
+    assert len(set(table["id"].to_pylist())) == table.num_rows == (301 if who == "update" else 601)
+
+
+def test_rows_that_came_between_and_are_gone_again_make_an_upsert_plan_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ds = lance.write_dataset(pa.table({"id": [1], "a": [1]}), str(tmp_path / "t"))
+
+    def append_and_compact() -> None:
+        lance.write_dataset(pa.table({"id": [7], "a": [0]}), ds.uri, mode="append")
+        after = lance.dataset(ds.uri)
+        after.optimize.compact_files()
+        after.cleanup_old_versions(older_than=timedelta(0))
+
+    _between(monkeypatch, append_and_compact)
+    assert _upsert(ds).execute(pa.table({"id": [7], "a": [5]}))["num_updated_rows"] == 1
+    assert _values(ds) == [5]
 
 
 def test_an_update_of_rows_that_are_there_does_not_mind_appends(

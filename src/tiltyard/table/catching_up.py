@@ -44,7 +44,7 @@ from tiltyard.table.conflict import (
 from tiltyard.table.conflict.touched import touched_fragments
 from tiltyard.table.deletions import load_deletions
 from tiltyard.table.snapshot import Snapshot, read_snapshot, read_transaction
-from tiltyard.table.unique import UNIQUE, appeared
+from tiltyard.table.unique import UNIQUE, KeysMeet, appeared
 from tiltyard.table.versions import locate
 
 MEMBERS_PROPERTY = "tiltyard.members"
@@ -92,6 +92,7 @@ class CatchingUp:
     unhashed_key: bool
     foreign_fragments: bool
     own_files: OwnFiles
+    keys_meet: KeysMeet | None = None
     checked: int = 0
     """Every version up to this one was taken into account."""
     rows_lost: int = 0
@@ -126,8 +127,8 @@ class CatchingUp:
         flags.check_writer(current.manifest)
         if others and appeared(self.base, current, self.transaction.operation):
             raise RetryableConflict(
-                f"config {UNIQUE!r} was set while {self.named()} was planned, so that its rows were not checked "
-                "against it; plan again on the latest version"
+                f"config {UNIQUE!r} was set while {self.named()} was planned, so that its rows were not "
+                "checked against it; plan again on the latest version"
             )
         for version, theirs in others:
             self._check(version, theirs, current)
@@ -175,7 +176,7 @@ class CatchingUp:
         )
 
     def _check(self, version: int, theirs: Transaction, current: Snapshot) -> None:
-        verdict = check(self.transaction, theirs, my_affected=self.affected, unhashed_key=self.unhashed_key)
+        verdict = self._verdict(theirs, current)
         if not verdict.ok:
             raise self._conflict(verdict, version, theirs)
         if self.foreign_fragments:
@@ -183,6 +184,16 @@ class CatchingUp:
         operation = rebase_operation(self.transaction.operation, theirs.operation, current.manifest.indices)
         if operation is not self.transaction.operation:
             self.transaction = replace(self.transaction, operation=operation)
+
+    def _verdict(self, theirs: Transaction, current: Snapshot) -> Verdict:
+        """What `check` says; where only keys that both may have inserted stand between us, they decide."""
+        known = {"my_affected": self.affected, "unhashed_key": self.unhashed_key}
+        verdict = check(self.transaction, theirs, **known)  # type: ignore[arg-type]
+        mine = self.transaction.operation
+        if verdict.ok or self.keys_meet is None or not isinstance(mine, Update) or mine.inserted_rows is None:
+            return verdict
+        rest = check(replace(mine, inserted_rows=None), theirs, **known)  # type: ignore[arg-type]
+        return rest if rest.ok and not self.keys_meet(current, theirs.operation) else verdict
 
     def _conflict(self, verdict: Verdict, version: int, theirs: Transaction) -> CommitConflict:
         ours, name = self.transaction.name, theirs.name

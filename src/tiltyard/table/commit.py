@@ -71,7 +71,7 @@ from tiltyard.table.snapshot import (
     open_latest,
     read_snapshot,
 )
-from tiltyard.table.unique import UNIQUE, checked
+from tiltyard.table.unique import UNIQUE, KeysMeet, checked, either
 from tiltyard.table.versions import (
     VersionLocation,
     blocked,
@@ -127,6 +127,7 @@ def commit(
     new_table: NewTable | None = None,
     source: Snapshot | None = None,
     unhashed_key: bool = False,
+    keys_meet: KeysMeet | None = None,
     skip_auto_cleanup: bool = False,
     reuse_entry: IndexMetadata | None = None,
 ) -> Snapshot:
@@ -137,8 +138,8 @@ def commit(
     Delete or Update takes away, None when unknown. `strict`: exactly the version after `base` or nothing,
     without any check. `foreign_fragments`: the caller made the fragments; look whether their files are new
     and present. `new_table`, `naming`: for a first commit. `source`: what a Clone copies. `unhashed_key`: see
-    `conflict.check`. `skip_auto_cleanup`: leave the cleanup that the table's config may ask for to another
-    commit. `reuse_entry`: the fragment-reuse index that a Rewrite leaves, made from that of `base`.
+    `conflict.check`. `keys_meet`: decides where filters of inserted keys cannot. `skip_auto_cleanup`: leave
+    the cleanup that the table's config may ask for to another commit. `reuse_entry`: the fragment-reuse index that a Rewrite leaves, made from that of `base`.
 
     Raises TableAlreadyExists (a first commit that is strict), RetryableConflict (plan again),
     IncompatibleTransaction, TooMuchContention, OutcomeUnknown, InvalidInput, UnsupportedFeature (writer
@@ -160,6 +161,7 @@ def commit(
     if UNIQUE in base.manifest.config or isinstance(attempt.transaction.operation, UpdateConfig):
         kept = checked(base, attempt.transaction, affected)
         attempt.transaction, unhashed_key = kept.transaction, unhashed_key or kept.unhashed_key
+        keys_meet = either(keys_meet, kept.keys_meet)
     catching_up = CatchingUp(
         store,
         session,
@@ -169,6 +171,7 @@ def commit(
         unhashed_key,
         foreign_fragments,
         attempt.own_files,
+        keys_meet,
     )
     try:
         made = attempt.run(catching_up, max_retries, timeout)

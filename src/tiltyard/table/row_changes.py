@@ -55,6 +55,7 @@ from tiltyard.table.write import Progress, WriteOptions, remove_files, write_fra
 if TYPE_CHECKING:
     from tiltyard.format.schema import Schema
     from tiltyard.table.snapshot import Snapshot
+    from tiltyard.table.unique import KeysMeet
 
 PARALLEL_FRAGMENTS = 8
 """Deletion files from which several are written at a time; before that a hand-over costs more."""
@@ -267,6 +268,7 @@ class RowChanges:
         *,
         properties: Mapping[str, str] | None = None,
         unhashed_key: bool = False,
+        keys_meet: KeysMeet | None = None,
     ) -> Snapshot:
         """Publish the operation on the newest version and give the version that it made.
 
@@ -290,6 +292,7 @@ class RowChanges:
                 # Of columns that we rewrote no row can be left to another (transactions pack, section 8.3).
                 affected=None if self._rewritten else self._taken,
                 unhashed_key=unhashed_key,
+                keys_meet=keys_meet,
             )
         except OutcomeUnknown:
             raise

@@ -12,7 +12,7 @@ and be checked again. So also a plain append is committed as an `Update` that on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -49,12 +49,17 @@ MEND = (
 )
 
 
+KeysMeet = Callable[["Snapshot", Operation], bool]
+"""Whether an operation added rows with a key that we insert; see `merge.inserted`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A transaction that keeps the rule; `unhashed_key` as `commit` takes it."""
+    """A transaction that keeps the rule; `unhashed_key` and `keys_meet` as `commit` takes them."""
 
     transaction: Transaction
     unhashed_key: bool = False
+    keys_meet: KeysMeet | None = None
 
 
 def unique_key(schema: Schema, config: Mapping[str, str]) -> Key | None:
@@ -124,13 +129,30 @@ def _update(
     recorded = operation.inserted_rows
     if recorded is not None and recorded.field_ids == key.field_ids:
         return Checked(transaction, unhashed)  # a merge on this key: it planned with the rule in mind
-    filter_ = _check_rewritten(base, key, operation) if _rewrites(operation, key) else None
-    if filter_ is None:
-        filter_ = _check_new(base, key, operation.new_fragments, affected or {}, operation)
-    if recorded is not None:
+    keys_meet: KeysMeet | None = None
+    if _rewrites(operation, key):
+        filter_ = _check_rewritten(base, key, operation)
+    else:
+        filter_, fresh = _check_new(base, key, operation.new_fragments, affected or {}, operation)
+        keys_meet = _keys_meet(key, fresh)
+    if recorded is not None and operation.new_fragments:
         # A merge on other columns: its own record cannot stand beside this one, so every insert meets it.
-        filter_ = saturated(key) if operation.new_fragments else filter_
-    return Checked(replace(transaction, operation=replace(operation, inserted_rows=filter_)), unhashed)
+        filter_ = saturated(key)
+    operation = replace(operation, inserted_rows=filter_)
+    return Checked(replace(transaction, operation=operation), unhashed, keys_meet)
+
+
+def _keys_meet(key: Key, columns: Sequence[Any]) -> KeysMeet | None:
+    from tiltyard.table.merge.inserted import MAX_COMPARED_KEYS, InsertedKeys
+
+    return InsertedKeys(key, columns).meet if len(columns[0]) <= MAX_COMPARED_KEYS else None
+
+
+def either(one: KeysMeet | None, other: KeysMeet | None) -> KeysMeet | None:
+    """Whether the one or the other says that keys meet; None where neither can tell."""
+    if one is None or other is None:
+        return one or other
+    return lambda current, theirs: one(current, theirs) or other(current, theirs)
 
 
 def _rewrites(operation: Update, key: Key) -> bool:
@@ -144,7 +166,7 @@ def _check_rewritten(base: Snapshot, key: Key, operation: Update) -> KeyExistenc
     copies = {fragment.id: fragment for fragment in operation.updated_fragments}
     gone = set(operation.removed_fragment_ids)
     kept = [copies.get(f.id, f) for f in base.fragments if f.id not in gone]
-    refuse_duplicates(_with_fragments(base, kept, operation.new_fragments), key)
+    refuse_duplicates(with_fragments(base, kept, operation.new_fragments), key)
     return saturated(key)
 
 
@@ -154,15 +176,18 @@ def _check_new(
     new: Sequence[Fragment],
     affected: Mapping[int, np.ndarray],
     operation: Update,
-) -> KeyExistenceFilter:
-    """Check rows of new fragments against each other and the table; the filter of the keys new to it."""
+) -> tuple[KeyExistenceFilter, list[Any]]:
+    """Check rows of new fragments against each other and the table; the keys new to it, as filter and as
+    columns.
+    """
     from tiltyard.table.merge.join import KeyIndex
     from tiltyard.table.merge.key_filter import key_filter
     from tiltyard.table.merge.lookup import find_rows
 
     if not new:
-        return key_filter(key, [pa.nulls(0, _plain_type(field.arrow_type)) for field in key.fields])
-    columns = _columns(_with_fragments(base, (), new), key)
+        none = [pa.nulls(0, _plain_type(field.arrow_type)) for field in key.fields]
+        return key_filter(key, none), none
+    columns = _columns(with_fragments(base, (), new), key)
     index = KeyIndex(columns)
     _refuse_within(index, columns, key, "would be written in two rows")
     gone = _addresses(base, affected, operation)
@@ -179,7 +204,8 @@ def _check_new(
     fresh = np.ones(index.distinct + 1, np.bool_)
     fresh[found.codes] = False
     taken = pa.array(np.flatnonzero(fresh[index.codes]))
-    return key_filter(key, [column.take(taken) for column in columns])
+    inserted = [column.take(taken) for column in columns]
+    return key_filter(key, inserted), inserted
 
 
 def _addresses(base: Snapshot, affected: Mapping[int, np.ndarray], operation: Update) -> np.ndarray:
@@ -211,11 +237,11 @@ def _check_whole(base: Snapshot, key: Key, operation: Operation) -> None:
         after = unique_key(operation.schema, base.manifest.config)
         assert after is not None
         if isinstance(operation, Overwrite):
-            refuse_duplicates(_with_fragments(base, (), operation.fragments, operation.schema), after)
+            refuse_duplicates(with_fragments(base, (), operation.fragments, operation.schema), after)
         elif isinstance(operation, Merge) and _is_touched(base, after, operation):
             known = {f.id: f for f in reversed(operation.fragments) if base.fragment(f.id) is not None}
             new = [f for f in operation.fragments if known.get(f.id) is not f]
-            refuse_duplicates(_with_fragments(base, list(known.values()), new, operation.schema), after)
+            refuse_duplicates(with_fragments(base, list(known.values()), new, operation.schema), after)
     elif isinstance(operation, DataReplacement):
         replaced = {id for each in operation.replacements for id in each.new_file.fields}
         if replaced & set(key.field_ids):
@@ -272,7 +298,7 @@ def broken(key: Key, columns: Sequence[Any], row: int) -> DuplicateKey:
 # -- reading keys -------------------------------------------------------------------------------------
 
 
-def _with_fragments(
+def with_fragments(
     base: Snapshot, kept: Sequence[Fragment], new: Sequence[Fragment], schema: Schema | None = None
 ) -> Snapshot:
     """The version as if it had these fragments: its own, perhaps changed, and new ones without ids."""

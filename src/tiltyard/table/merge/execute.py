@@ -24,6 +24,7 @@ from tiltyard.errors import MatchedRow
 from tiltyard.format.operations import KeyExistenceFilter, Update
 from tiltyard.format.schema import Schema
 from tiltyard.table.merge.bind import Bound, bind
+from tiltyard.table.merge.inserted import MAX_COMPARED_KEYS, InsertedKeys
 from tiltyard.table.merge.join import KeyIndex
 from tiltyard.table.merge.key_filter import has_unhashed, key_filter
 from tiltyard.table.merge.keys import Key, column_at, shown_key
@@ -45,7 +46,7 @@ from tiltyard.table.plan import estimated_row_bytes
 from tiltyard.table.replanning import replanned
 from tiltyard.table.row_changes import RowChanges, table_file_version
 from tiltyard.table.scan import Scan, ScanRequest
-from tiltyard.table.unique import broken
+from tiltyard.table.unique import KeysMeet, broken
 from tiltyard.table.write import WriteOptions
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class Planned:
     plan: MergePlan
     by_columns: bool
     inserted_keys: KeyExistenceFilter | None
+    keys_meet: KeysMeet | None
     matched_rows: int
     """Rows of the table with a key of the source, whatever becomes of them."""
     index: str | None
@@ -151,15 +153,26 @@ class MergeJob:
             deleted = np.sort(np.concatenate([deleted, gone]))
         updated = pairs if settings.matched is Matched.UPDATE else NO_PAIRS
         plan = MergePlan(updated, inserted, deleted, skipped)
-        inserted_keys = None
+        inserted_keys, keys_meet = None, None
         recorded = recorded_key(bound)
         if recorded is not None:
             taken = pa.array(inserted)
             by_id = dict(zip(bound.key.field_ids, keys.columns, strict=True))
-            inserted_keys = key_filter(recorded, [by_id[id].take(taken) for id in recorded.field_ids])
+            columns = [by_id[id].take(taken) for id in recorded.field_ids]
+            inserted_keys = key_filter(recorded, columns)
+            if len(inserted) <= MAX_COMPARED_KEYS:
+                keys_meet = InsertedKeys(recorded, columns).meet
         by_columns = rewrites_columns(snapshot, bound, plan)
         return Planned(
-            snapshot, bound, source, plan, by_columns, inserted_keys, len(found.addresses), found.index
+            snapshot,
+            bound,
+            source,
+            plan,
+            by_columns,
+            inserted_keys,
+            keys_meet,
+            len(found.addresses),
+            found.index,
         )
 
     def _keyed(self, bound: Bound, source: FittedSource) -> _Keys:
@@ -226,6 +239,7 @@ class MergeJob:
                     self.write(changes, planned),
                     properties=properties,
                     unhashed_key=self.has_unhashed_key(planned),
+                    keys_meet=planned.keys_meet,
                 )
             return Merged(after, planned.plan.statistics)
 

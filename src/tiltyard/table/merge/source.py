@@ -122,7 +122,7 @@ class Source:
             joined = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
         except pa.ArrowInvalid as error:
             raise InvalidInput(
-                f"rows of several batches of the source cannot be brought together: {error}; cast dictionaries "
+                f"rows of several source batches cannot be brought together: {error}; cast dictionaries "
                 "to a wider index type"
             ) from error
         return joined if bool((back[1:] > back[:-1]).all()) else joined.take(pa.array(back))
