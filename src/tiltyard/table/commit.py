@@ -139,7 +139,8 @@ def commit(
     without any check. `foreign_fragments`: the caller made the fragments; look whether their files are new
     and present. `new_table`, `naming`: for a first commit. `source`: what a Clone copies. `unhashed_key`: see
     `conflict.check`. `keys_meet`: decides where filters of inserted keys cannot. `skip_auto_cleanup`: leave
-    the cleanup that the table's config may ask for to another commit. `reuse_entry`: the fragment-reuse index that a Rewrite leaves, made from that of `base`.
+     the cleanup that the table's config may ask for to another commit. `reuse_entry`: the fragment-reuse
+    index that a Rewrite leaves, made from that of `base`.
 
     Raises TableAlreadyExists (a first commit that is strict), RetryableConflict (plan again),
     IncompatibleTransaction, TooMuchContention, OutcomeUnknown, InvalidInput, UnsupportedFeature (writer
