@@ -164,6 +164,7 @@ def is_usable(entry: IndexMetadata) -> bool:
     """Whether an entry is of a B-tree segment that this version reads."""
     return (
         is_btree(entry)
+        and len(entry.fields) == 1
         and (entry.index_version or 0) in READABLE_VERSIONS
         and entry.fragment_bitmap is not None
     )

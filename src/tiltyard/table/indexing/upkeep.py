@@ -138,7 +138,7 @@ def _plans(
     passed_over: list[str] = []
     for name in chosen:
         segments = entries_named(snapshot, name)
-        if not all(is_usable(entry) and len(entry.fields) == 1 for entry in segments):
+        if not all(map(is_usable, segments)):
             if names is not None:
                 raise UnsupportedFeature(
                     f"index {name!r} is of type {type_name(segments[0])}, which this version of tiltyard "
