@@ -399,3 +399,25 @@ def test_an_index_on_a_column_rewritten_in_place_is_right_after_a_compaction(
     done = ds.merge_insert("id").when_matched_update_all().execute(upsert)
     assert done["num_updated_rows"] == 1
     assert peer("lance.dataset(p).count_rows(\"text = 'new'\")", p=str(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("deferred", [False, True])
+def test_a_clone_is_compacted_into_files_of_its_own_and_its_source_stays(
+    tmp_path: Path, peer: Peer, deferred: bool
+) -> None:
+    source, clone = tmp_path / "source", tmp_path / "clone"
+    ds = make(source, 4)
+    ds.create_scalar_index("id", "BTREE")
+    ds.delete("id = 3")
+    peer("lance.dataset(p).shallow_clone(c, 6) and None", p=str(source), c=str(clone))
+    before = files(source)
+    copy = lance.dataset(clone)
+    assert copy.optimize.compact_files(defer_index_remap=deferred).fragments_added == 1
+    assert files(source) == before
+    expected = [i for i in range(40) if i != 3]
+    assert ids(clone) == expected == ids(clone, peer) == ids(source)
+    for where in ("id = 3", "id = 25"):
+        assert ids(clone, where=where) == ids_without_index(clone, where) == ids(clone, peer, where)
+    copy.optimize.compact_files(target_rows_per_fragment=20)
+    copy.optimize.optimize_indices()
+    assert ids(clone, where="id = 25") == [25] == ids(clone, peer, "id = 25")

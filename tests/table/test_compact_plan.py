@@ -240,3 +240,29 @@ def test_tasks_of_the_official_writer_are_understood(tmp_path: Path, peer: Peer)
     ours = Compaction.plan(lance.dataset(tmp_path), {"target_rows_per_fragment": 10})
     assert CompactionPlan.from_json(text[0]).tasks[0].fragments == ours.tasks[0].fragments
     assert CompactionTask.from_json(text[1]).fragments == ours.tasks[0].fragments
+
+
+def test_which_indices_can_follow_their_rows() -> None:
+    from tiltyard.format.index_metadata import IndexMetadata, TypedBytes
+    from tiltyard.table.compact.coverage import can_follow
+
+    def entry(kind: str, version: int | None = 0, bitmap: bytes | None = b"x") -> IndexMetadata:
+        details = TypedBytes(f"/lance.table.{kind}IndexDetails")
+        return IndexMetadata("u", (0,), "i", 1, bitmap, details, version)
+
+    def follows(each: IndexMetadata) -> tuple[bool, bool, bool]:
+        """Without stable row ids, with them, deferred."""
+        return (
+            can_follow(each, stable=False, deferred=False),
+            can_follow(each, stable=True, deferred=False),
+            can_follow(each, stable=False, deferred=True),
+        )
+
+    assert follows(entry("BTree")) == (True, True, True)
+    assert follows(entry("BTree", version=9)) == (False, False, False)
+    assert follows(entry("BTree", version=9, bitmap=None)) == (True, True, True)
+    assert follows(entry("ZoneMap")) == (True, True, True)
+    assert follows(entry("Bitmap")) == (False, True, True)
+    assert follows(entry("Vector")) == (False, True, True)
+    assert follows(entry("NGram")) == (False, True, False)
+    assert follows(IndexMetadata("u", (0,), "i", 1, b"x")) == (False, True, False)

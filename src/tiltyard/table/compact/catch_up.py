@@ -58,7 +58,7 @@ def catch_up_indices(snapshot: Snapshot) -> Snapshot:
             except (CorruptFile, ObjectNotFound):
                 finished = False  # left as it is: `optimize_indices` builds it anew from the data
                 continue
-            made = replace(entry, uuid=uuid, details=built.details, files=built.files)
+            made = replace(entry, uuid=uuid, details=built.details, files=built.files, base_id=None)
             new.append(covering(made, (int(id) for id in segment.fragments)))
             old.append(entry)
         if finished:

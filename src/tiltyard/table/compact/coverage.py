@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tiltyard.format.flags import uses_stable_row_ids
 from tiltyard.format.index_metadata import IndexMetadata
+from tiltyard.index.btree.layout import READABLE_VERSIONS
 from tiltyard.table.index_entries import is_btree, kind_of, stores_addresses
 
 if TYPE_CHECKING:
@@ -71,7 +72,10 @@ class Coverage:
 def can_follow(entry: IndexMetadata, *, stable: bool, deferred: bool) -> bool:
     """Whether an index stays of use when fragments that it covers are rewritten."""
     kind = kind_of(entry)
-    if is_btree(entry) or kind in OF_PLACES:
+    if is_btree(entry):
+        # One that does not say what it covers is used by nobody.
+        return entry.fragment_bitmap is None or (entry.index_version or 0) in READABLE_VERSIONS
+    if kind in OF_PLACES:
         return True
     if stable:
         return not stores_addresses(entry)
