@@ -107,6 +107,8 @@ class Fragment:
     spilled_last_updated: bool = False
     spilled_created: bool = False
     _source: Any = field(default=None, repr=False, compare=False, kw_only=True)
+    _is_source: bool = field(default=False, init=False, repr=False, compare=False)
+    """Whether the message that it came from says just this; a changed copy is made without it."""
 
     @property
     def num_rows(self) -> int:
@@ -432,7 +434,7 @@ def decode_fragment(m: Any) -> Fragment:
             raise CorruptFile(
                 f"fragment {m.id} names the data file {file.path!r}, which is no path below a directory"
             )
-    return Fragment(
+    fragment = Fragment(
         m.id,
         tuple([decode_data_file(each) for each in m.files]),
         m.physical_rows,
@@ -447,6 +449,8 @@ def decode_fragment(m: Any) -> Fragment:
         m.HasField("column_created_at_versions"),
         _source=m,
     )
+    object.__setattr__(fragment, "_is_source", True)
+    return fragment
 
 
 def decode_data_file(m: Any) -> DataFile:
@@ -484,7 +488,9 @@ def decode_overlay(m: Any) -> DataOverlay:
 
 
 def encode_fragment(each: Fragment) -> Any:
-    """The message of a fragment, with the unknown fields of the one it came from."""
+    """The message of a fragment, with the unknown fields of the one it came from. It is not to be changed."""
+    if each._is_source:
+        return each._source
     m = pb.DataFragment(
         id=each.id,
         files=[encode_data_file(file) for file in each.files],

@@ -25,11 +25,11 @@ def rewrite(previous: Manifest, operation: Rewrite, inputs: Inputs) -> Manifest:
     check_unique(old, "the rewrite")
     new = [fragment for group in operation.groups for fragment in group.new_fragments]
     check_file_versions(new, previous.data_format)
-    for fragment in old:
-        if previous.fragments.position(fragment.id) is None:
-            raise InvalidInput(
-                f"the rewrite replaces fragment {fragment.id}, which version {previous.version} lacks"
-            )
+    missing = {fragment.id for fragment in old} - set(previous.fragments.ids.tolist())
+    if missing:
+        raise InvalidInput(
+            f"the rewrite replaces fragment {min(missing)}, which version {previous.version} lacks"
+        )
     if uses_stable_row_ids(previous):
         _check_row_ids(new)
     added = assign_ids(new, previous.max_fragment_id)

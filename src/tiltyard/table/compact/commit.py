@@ -165,7 +165,7 @@ class _Publication:
         carried: list[Carried] = []
         for group in self.groups:
             found = carry(snapshot, group, self.planned[id(group)])
-            if not isinstance(found, str):
+            if not isinstance(found, str) and coverage.covering:
                 ids = frozenset(each.id for each in found.old)
                 if any(map(coverage.holds, ids)):
                     found = "an index that cannot follow was built on its fragments meanwhile"

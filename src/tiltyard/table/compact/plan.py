@@ -142,8 +142,12 @@ def facts_of(snapshot: Snapshot, coverage: Coverage, *, with_bytes: bool) -> Fra
     sizes = np.zeros(len(ids), np.int64)
     if with_bytes:
         sizes[:] = [_bytes(fragments[int(at)]) for at in order]
-    covered_by = [coverage.key(int(id)) for id in ids]
-    free = np.array([not coverage.holds(int(id)) for id in ids], np.bool_)
+    covered_by: list[Hashable] = [()] * len(ids)
+    if coverage.covering:
+        covered_by = [coverage.key(id) for id in ids.tolist()]
+    free = np.ones(len(ids), np.bool_)
+    if coverage.holding:
+        free[:] = [not coverage.holds(id) for id in ids.tolist()]
     return FragmentFacts(
         ids,
         physical_rows(snapshot)[order],

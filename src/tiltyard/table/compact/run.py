@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tiltyard import runtime
-from tiltyard.errors import RetryableConflict, TooMuchContention
+from tiltyard.errors import RetryableConflict, TooMuchContention, VersionNotFound
 from tiltyard.table.compact.commit import commit_rewrites
 from tiltyard.table.compact.execute import execute
 from tiltyard.table.compact.options import CompactionOptions
@@ -78,8 +78,8 @@ def compact(
             )
         except TooMuchContention:
             raise
-        except RetryableConflict as error:
-            why = str(error)
+        except (RetryableConflict, VersionNotFound) as error:
+            why = str(error)  # taken by others, or cleaned away while it was read
             continue
         lost = {id(group) for group, _ in done.lost}
         metrics += done.metrics
