@@ -122,3 +122,38 @@ def test_arguments_are_looked_at_before_data_is_written(options: dict[str, Any],
     with pytest.raises(InvalidInput, match=re.escape(next(iter(options)))):
         lance.write_dataset(TABLE, str(tmp_path / "t"), **options)
     assert not (tmp_path / "t").exists()
+
+
+MERGES: dict[str, Callable[[Any], Any]] = {
+    "whole rows": lambda ds: (
+        ds.merge_insert("n")
+        .when_matched_update_all()
+        .when_not_matched_insert_all()
+        .execute(pa.table({"n": [3, 99], "s": ["three", "new"]}))
+    ),
+    "partial rows": lambda ds: (
+        ds.merge_insert("n").when_matched_update({"s": "upper(target.s)"}).execute(pa.table({"n": [3, 8]}))
+    ),
+    "columns": lambda ds: (
+        ds.merge_insert("n")
+        .when_matched_update({"s": "upper(target.s)"})
+        .write_mode("rewrite_columns")
+        .execute(pa.table({"n": [3, 8]}))
+    ),
+    "dedupe": lambda ds: ds.dedupe("same"),
+}
+
+
+@pytest.mark.parametrize("how", list(MERGES))
+def test_a_merge_that_definitely_failed_leaves_no_file(how: str, tmp_path: Path) -> None:
+    def make(place: Path) -> Callable[[], Any]:
+        table = TABLE.append_column("same", [[n % 7 for n in range(10)]])
+        lance.write_dataset(table if how == "dedupe" else TABLE, str(place), max_rows_per_file=5)
+        return lambda: MERGES[how](lance.dataset(str(place)))
+
+    found = list(failures(make, tmp_path))
+    assert found
+    for place, error in found:
+        assert isinstance(error, StoreError)
+        assert lance.dataset(str(place)).version == 1
+        assert lance.dataset(str(place)).to_table(columns=["n", "s"]).equals(TABLE)
