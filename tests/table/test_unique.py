@@ -128,6 +128,12 @@ def test_of_two_appends_of_one_key_the_second_is_refused(
     assert lance.dataset(ds.uri).count_rows() == 2
 
 
+def test_the_unique_key_is_what_merges_match_on_where_no_primary_key_is(ds: Any) -> None:
+    merge = ds.merge_insert().when_matched_update_all().when_not_matched_insert_all()
+    assert merge.execute(_rows([3, 4], v=9))["num_updated_rows"] == 1
+    assert _ids(ds) == [1, 2, 3, 4]
+
+
 def test_an_append_and_an_upsert_of_one_key_leave_one_row(ds: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     write, waiting = MergeJob.write, [True]
 

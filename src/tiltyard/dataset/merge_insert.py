@@ -28,7 +28,7 @@ class MergeFace(Handle):
         """Say what shall happen to rows of this table and of a source that have one key, then `execute`.
 
         `on`: the column or columns that are the key, in any case; dotted paths lead into structs. Without it
-        the table's primary key. A key with a null in it matches nothing. Raises `InvalidInput` where there
+        the table's primary key, else its unique key (config `tiltyard.unique`). A key with a null in it matches nothing. Raises `InvalidInput` where there
         is neither and `FieldNotFound`.
         """
         return MergeInsertBuilder(self, on)
@@ -75,11 +75,16 @@ class MergeInsertBuilder:
     def __init__(self, dataset: Any, on: str | Iterable[str] | None = None) -> None:
         from tiltyard.table.merge import Settings
         from tiltyard.table.merge.keys import resolve_key
+        from tiltyard.table.unique import unique_key
 
         names = _names(on)
         self._dataset: Handle = dataset
+        snapshot = self._dataset._snapshot
+        if not names and not snapshot.schema.primary_key:
+            declared = unique_key(snapshot.schema, snapshot.manifest.config)
+            names = None if declared is None else list(declared.names)
         self._settings = Settings(on=tuple(names) if names else None)
-        resolve_key(self._dataset._snapshot.schema, self._settings.on)
+        resolve_key(snapshot.schema, self._settings.on)
 
     def _with(self, **changes: Any) -> Self:
         self._settings = replace(self._settings, **changes)
