@@ -28,8 +28,8 @@ class MergeFace(Handle):
         """Say what shall happen to rows of this table and of a source that have one key, then `execute`.
 
         `on`: the column or columns that are the key, in any case; dotted paths lead into structs. Without it
-        the table's primary key, else its unique key (config `tiltyard.unique`). A key with a null in it matches nothing. Raises `InvalidInput` where there
-        is neither and `FieldNotFound`.
+        the table's primary key, else its unique key (config `tiltyard.unique`). A key with a null in it
+        matches nothing. Raises `InvalidInput` where there is neither and `FieldNotFound`.
         """
         return MergeInsertBuilder(self, on)
 
