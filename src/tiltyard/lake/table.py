@@ -151,8 +151,9 @@ class Table:
         """Update the rows whose key the data brings and add the others, in one version. Gives
         `{"inserted": n, "updated": n}`.
 
-        `on`: the columns of the key; without it the table's primary or unique key. Columns that the data lacks keep
-        their values in rows that are there, and are null in new ones. A key with a null in it is always new.
+        `on`: the columns of the key; without it the table's primary or unique key. Columns that the data
+        lacks keep their values in rows that are there, and are null in new ones. A key with a null in it is
+        always new.
         Data as for `append`. Of two upserts of one new key the second finds the row of the first. Raises
         `AmbiguousMerge` where the data has a key twice, `SchemaMismatch`, and what a commit raises.
         """
