@@ -23,7 +23,7 @@ from tiltyard.table.compact.plan import Task, check_supported
 from tiltyard.table.compact.results import Rewritten
 from tiltyard.table.deletions import load_deletions, rows_to_read
 from tiltyard.table.gather import is_fixed
-from tiltyard.table.plan import DEFAULT_BATCH_ROWS, estimated_row_bytes
+from tiltyard.table.plan import UNIT_BYTES, estimated_row_bytes
 from tiltyard.table.projection import CREATED_AT, ROW_ID, UPDATED_AT
 from tiltyard.table.scan import Scan, ScanRequest
 from tiltyard.table.snapshot import open_snapshot
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int], None]
 """Told the rows that were read since it was last told."""
+
+MAX_BATCH_ROWS = 1 << 16
+"""Rows of a batch of narrow rows."""
 
 MIN_BYTES_PER_FILE = 8 << 20
 """A file holds at least a page of so many bytes, as with the official writer; a lower limit would make files
@@ -57,9 +60,8 @@ def execute(snapshot: Snapshot, task: Task, *, progress: Progress | None = None)
     options = task.options
     version = check_supported(read, options)
     lineage = _lineage(read, fragments) if uses_stable_row_ids(read.manifest) else None
-    request = ScanRequest(
-        fragments=[each.id for each in fragments], batch_rows=options.batch_size or DEFAULT_BATCH_ROWS
-    )
+    batch_rows = options.batch_size or _batch_rows(read)
+    request = ScanRequest(fragments=[each.id for each in fragments], batch_rows=batch_rows)
     max_bytes = max(options.max_bytes_per_file or MAX_BYTES_PER_FILE, MIN_BYTES_PER_FILE)
     scan = Scan(read, request)
     rows = scan.count()
@@ -82,6 +84,11 @@ def execute(snapshot: Snapshot, task: Task, *, progress: Progress | None = None)
     if lineage is not None:
         new = _with_lineage(new, lineage)
     return Rewritten(read.version, fragments, tuple(new))
+
+
+def _batch_rows(read: Snapshot) -> int:
+    """So many rows that a batch is a unit of the stream, which need not be cut."""
+    return max(1, min(MAX_BATCH_ROWS, UNIT_BYTES // estimated_row_bytes(read.schema.fields)))
 
 
 def file_rows(rows: int, target: int) -> list[tuple[int, int]]:
