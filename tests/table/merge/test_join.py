@@ -85,6 +85,26 @@ def test_find_gives_the_rows_whose_key_is_in_the_set(
         assert index.last_rows()[code] == held[-1]
 
 
+@pytest.mark.parametrize("collide", [False, True])
+def test_many_texts_are_found_by_hash_and_compared(monkeypatch: pytest.MonkeyPatch, collide: bool) -> None:
+    monkeypatch.setattr(join, "HASHED_VALUES", 10)
+    if collide:  # two different keys with one hash: then Arrow's tables decide
+        plain = join.hashes
+        monkeypatch.setattr(join, "hashes", lambda columns: plain(columns) >> np.uint64(60))
+    known = [f"key {n % 90}" for n in range(100)] + [None]
+    asked = [None, "key 3", "other", *(f"key {n}" for n in range(80, 120)), "key 3"]
+    for kind in (pa.string(), pa.large_string(), pa.binary()):
+        index = KeyIndex([pa.array(known, pa.string()).cast(kind)])
+        assert isinstance(index._sets[0], join._ValueSet) is collide
+        assert index.distinct == 90
+        assert index.has_duplicates
+        positions, codes = index.find([pa.array(asked, pa.string()).cast(kind)])
+        assert positions.tolist() == [at for at, key in enumerate(asked) if key in known and key is not None]
+        assert [known[row] for row in index.first_rows()[codes]] == [asked[at] for at in positions]
+        assert index.first_rows()[index.codes[95]] == 5
+        assert index.last_rows()[index.codes[95]] == 95
+
+
 @pytest.mark.parametrize("ascending", [True, False])
 @pytest.mark.parametrize("share", [0.001, 0.5, 1.0])
 def test_large_sets_are_found_by_each_way_of_looking(
