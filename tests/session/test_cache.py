@@ -92,3 +92,13 @@ def test_a_forked_child_starts_with_empty_caches() -> None:
     _, status = os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(status) == 0
     assert session.cache.get("k") == "v"
+
+
+def test_chosen_keys_are_forgotten_with_their_bytes() -> None:
+    cache = ByteCache(100)
+    for number in range(5):
+        cache.put(("store", f"data/{number}", "file", ""), number, 10)
+    assert cache.drop_where(lambda key: key[1] in {"data/1", "data/3"}) == 2  # type: ignore[index]
+    assert (len(cache), cache.nbytes) == (3, 30)
+    assert cache.get(("store", "data/1", "file", "")) is None
+    assert cache.get(("store", "data/2", "file", "")) == 2
