@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 BITMAP_BYTES = 32768
 NUM_BITS = 8 * BITMAP_BYTES
 BLOCKS = BITMAP_BYTES // (4 * WORDS_PER_BLOCK)
-STEP_ROWS = 1 << 17
+FEW_ROWS = 4096
+"""Keys up to which bits are set one by one."""
+
+STEP_ROWS = 1 << 16
 """Keys hashed at a time; a full filter ends it."""
 
 SALT = np.array(
@@ -73,18 +76,27 @@ def saturated(key: Key) -> KeyExistenceFilter:
 
 def bloom_bitmap(columns: Sequence[Any]) -> bytes:
     """The filter's bits for these keys."""
-    bits = np.zeros(NUM_BITS, np.bool_)
     rows = len(columns[0])
+    if rows <= FEW_ROWS:
+        words = np.zeros(NUM_BITS // 32, "<u4")
+        bits = _bits(columns)
+        np.bitwise_or.at(words, bits >> 5, np.uint32(1) << (bits & 31).astype(np.uint32))
+        return words.tobytes()
+    every = np.zeros(NUM_BITS, np.bool_)
     for at in range(0, rows, STEP_ROWS):
-        hashed = hashes(_without_nulls([column.slice(at, STEP_ROWS) for column in columns]))
-        block = ((hashed >> np.uint64(32)) * np.uint64(BLOCKS)) >> np.uint64(32)
-        low = hashed & _LOW
-        for word in range(WORDS_PER_BLOCK):
-            bit = ((low * SALT[word]) & _LOW) >> np.uint64(27)
-            bits[(block * np.uint64(256) + np.uint64(32 * word) + bit).view(np.int64)] = True
-        if bits.all():
+        every[_bits([column.slice(at, STEP_ROWS) for column in columns])] = True
+        if every.all():
             break
-    return np.packbits(bits, bitorder="little").tobytes()
+    return np.packbits(every, bitorder="little").tobytes()
+
+
+def _bits(columns: Sequence[Any]) -> npt.NDArray[np.int64]:
+    """The eight bits of each key (int64[rows, 8]), one in each word of a block."""
+    hashed = hashes(_without_nulls(columns))
+    block = ((hashed >> np.uint64(32)) * np.uint64(BLOCKS)) >> np.uint64(32)
+    within = ((hashed & _LOW)[:, None] * SALT & _LOW) >> np.uint64(27)
+    words = block.view(np.int64)[:, None] * WORDS_PER_BLOCK + np.arange(WORDS_PER_BLOCK)
+    return words * 32 + within.view(np.int64)
 
 
 def _keyed(columns: Sequence[Any]) -> npt.NDArray[np.bool_]:
