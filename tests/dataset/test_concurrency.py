@@ -17,7 +17,7 @@ import pytest
 import tiltyard.lance as lance
 from tiltyard import runtime
 from tiltyard.dataset import handle as handles
-from tiltyard.errors import ForkedHandle, RetryableConflict, StoreError, TableNotFound
+from tiltyard.errors import ForkedHandle, OutcomeUnknown, RetryableConflict, StoreError, TableNotFound
 from tiltyard.format import names
 from tiltyard.session import Session
 from tiltyard.store import open_store
@@ -176,7 +176,10 @@ def test_a_restore_that_stands_is_not_reported_as_failed(path: str) -> None:
         except StoreError:
             assert open_latest(store, Session()).version == before.version
             outcomes.add("failed")
+        except OutcomeUnknown:  # whether a cleanup takes its files away was to be seen after it stood
+            assert open_latest(store, Session()).version == before.version + 1
+            outcomes.add("unknown")
         else:
             assert open_latest(store, Session()).version == done.snapshot.version == before.version + 1
             outcomes.add("done")
-    assert outcomes == {"failed", "done"}
+    assert outcomes == {"failed", "done", "unknown"}
