@@ -7,7 +7,7 @@ set, which meets every other filter that is not empty.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,25 +78,27 @@ def bloom_bitmap(columns: Sequence[Any]) -> bytes:
     """The filter's bits for these keys."""
     rows = len(columns[0])
     if rows <= FEW_ROWS:
-        words = np.zeros(NUM_BITS // 32, "<u4")
-        bits = _bits(columns)
-        np.bitwise_or.at(words, bits >> 5, np.uint32(1) << (bits & 31).astype(np.uint32))
-        return words.tobytes()
+        few = np.zeros(NUM_BITS // 32, "<u4")
+        for bits in _bits(columns):
+            np.bitwise_or.at(few, bits >> 5, np.uint32(1) << (bits & 31).astype(np.uint32))
+        return few.tobytes()
     every = np.zeros(NUM_BITS, np.bool_)
     for at in range(0, rows, STEP_ROWS):
-        every[_bits([column.slice(at, STEP_ROWS) for column in columns])] = True
+        for bits in _bits([column.slice(at, STEP_ROWS) for column in columns]):
+            every[bits] = True
         if every.all():
             break
     return np.packbits(every, bitorder="little").tobytes()
 
 
-def _bits(columns: Sequence[Any]) -> npt.NDArray[np.int64]:
-    """The eight bits of each key (int64[rows, 8]), one in each word of a block."""
+def _bits(columns: Sequence[Any]) -> Iterator[npt.NDArray[np.int64]]:
+    """For each of the eight words of a block the bit of each key in it (int64[rows])."""
     hashed = hashes(_without_nulls(columns))
     block = ((hashed >> np.uint64(32)) * np.uint64(BLOCKS)) >> np.uint64(32)
-    within = ((hashed & _LOW)[:, None] * SALT & _LOW) >> np.uint64(27)
-    words = block.view(np.int64)[:, None] * WORDS_PER_BLOCK + np.arange(WORDS_PER_BLOCK)
-    return words * 32 + within.view(np.int64)
+    first, low = block * np.uint64(32 * WORDS_PER_BLOCK), hashed & _LOW
+    for word in range(WORDS_PER_BLOCK):
+        within = ((low * SALT[word]) & _LOW) >> np.uint64(27)
+        yield (first + np.uint64(32 * word) + within).view(np.int64)
 
 
 def _keyed(columns: Sequence[Any]) -> npt.NDArray[np.bool_]:
