@@ -234,6 +234,86 @@ void fill(const Column& column, const Segments& segments, int64_t bits, uint8_t*
 }
 
 
+// out[i] = 1 where value i lies in the arc of `span` + 1 words that begins at `low`: with numbers that wrap around,
+// one test serves signed and unsigned values.
+template <typename T>
+inline __attribute__((always_inline)) void test_arc(const uint8_t* values, int64_t n, T low, T span, uint8_t* out) {
+  for (int64_t i = 0; i < n; i++) {
+    T v;
+    std::memcpy(&v, values + i * sizeof(T), sizeof(T));
+    out[i] = uint8_t(T(v - low) <= span);
+  }
+}
+
+TY_CLONES void test_arc8(const uint8_t* v, int64_t n, uint8_t low, uint8_t span, uint8_t* out) {
+  test_arc<uint8_t>(v, n, low, span, out);
+}
+TY_CLONES void test_arc16(const uint8_t* v, int64_t n, uint16_t low, uint16_t span, uint8_t* out) {
+  test_arc<uint16_t>(v, n, low, span, out);
+}
+TY_CLONES void test_arc32(const uint8_t* v, int64_t n, uint32_t low, uint32_t span, uint8_t* out) {
+  test_arc<uint32_t>(v, n, low, span, out);
+}
+TY_CLONES void test_arc64(const uint8_t* v, int64_t n, uint64_t low, uint64_t span, uint8_t* out) {
+  test_arc<uint64_t>(v, n, low, span, out);
+}
+
+void test_values(int64_t bits, const uint8_t* v, int64_t n, uint64_t low, uint64_t span, uint8_t* out) {
+  switch (bits) {
+    case 8: return test_arc8(v, n, uint8_t(low), uint8_t(span), out);
+    case 16: return test_arc16(v, n, uint16_t(low), uint16_t(span), out);
+    case 32: return test_arc32(v, n, uint32_t(low), uint32_t(span), out);
+    default: return test_arc64(v, n, low, span, out);
+  }
+}
+
+// What the width of a bit packed chunk says of all its values, which are 0 to 2^width - 1: 0 none passes, 1 each
+// one does, -1 they must be looked at.
+int told_by_width(int64_t bits, uint64_t width, uint64_t low, uint64_t span) {
+  const uint64_t every = bits == 64 ? ~uint64_t(0) : (uint64_t(1) << bits) - 1;
+  const uint64_t most = width == 64 ? ~uint64_t(0) : (uint64_t(1) << width) - 1;
+  const uint64_t zero = (0 - low) & every;  // where 0 stands, counted from the begin of the arc
+  if (zero <= span) return most <= span - zero ? 1 : -1;
+  return low > most ? 0 : -1;
+}
+
+// Which values lie in an arc, block by block: what is unpacked never leaves the nearest cache.
+void within(const ColumnTables& tables, In<int64_t> start, In<int64_t> count, int64_t bits, uint64_t low,
+            uint64_t span, Out<uint8_t> out_) {
+  require(bits == 8 || bits == 16 || bits == 32 || bits == 64, "range test of a width that is no word");
+  require(bits == 64 || (low >> bits == 0 && span >> bits == 0), "bounds wider than the values");
+  const Column& column = tables.column;
+  const Segments segments(start, count);
+  uint8_t* out = out_.data();
+  const int64_t size = int64_t(out_.size());
+  nb::gil_scoped_release release;
+  alignas(64) uint8_t block[BLOCK * 8];
+  for_pieces(column, segments, [&](const Chunk& chunk, int64_t lo, int64_t n, int64_t at) {
+    require(n <= size - at, "output smaller than the items that were asked for");
+    const int64_t* p = column.page(chunk.page);
+    const int64_t codec = p[VALUE_CODEC], buffer = p[BUFFER];
+    require(p[DICT_ITEMS] <= 0, "range test of values in a dictionary");
+    require(p[VALUE_BITS] == bits || codec == VALUE_NONE || codec == VALUE_ONES, "pages of different value widths");
+    if (codec == VALUE_INLINE && p[KIND] != FULL_ZIP && buffer >= 0 && buffer < p[BUFFERS]) {
+      const Span in = chunk.value[buffer];
+      const int64_t word = bits / 8;
+      const uint64_t width = in.size < word ? uint64_t(bits) + 1 : load(in.data, int(word));
+      if (width <= uint64_t(bits) && chunk.items <= BLOCK && in.size >= word + 128 * int64_t(width)) {
+        const int told = told_by_width(bits, width, low, span);
+        if (told >= 0) {
+          std::memset(out + at, told, size_t(n));
+          return;
+        }
+      }  // damage is told of below
+    }
+    for (int64_t done = 0; done < n; done += BLOCK) {
+      const int64_t m = std::min(BLOCK, n - done);
+      piece(column, chunk, bits, lo + done, m, block, 0);
+      test_values(bits, block, m, low, span, out + at + done);
+    }
+  });
+}
+
 void fixed(In<uint8_t> src, In<uint8_t> aux, In<int64_t> staged, In<uint8_t> side, In<int64_t> pages,
            In<int64_t> first, In<int64_t> chunks, In<int64_t> start, In<int64_t> count, int64_t bits,
            Out<uint8_t> out) {
@@ -427,6 +507,7 @@ void register_fixed(nb::module_& m) {
       .def(nb::init<In<uint8_t>, In<uint8_t>, In<int64_t>, In<int64_t>, In<int64_t>>());
   m.def("fixed", &fixed);
   m.def("fixed_columns", &fixed_columns);
+  m.def("within", &within);
   m.def("block_fixed", &block_fixed);
   m.def("gather_fixed", &gather_fixed);
   m.def("chunk_buffers", &chunk_buffers);

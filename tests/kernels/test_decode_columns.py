@@ -135,6 +135,73 @@ def test_damage_is_refused_alike(data: st.DataObject, start: list[int], jobs: li
         assert np.array_equal(first_answer, second)
 
 
+def passing(module: Any, tables: tuple[np.ndarray, ...], *args: Any, size: int) -> np.ndarray | str:
+    out = np.full(size, 7, np.uint8)
+    try:
+        module.within(module.ColumnTables(*tables), *args, out)
+    except ValueError:
+        return "refused"
+    return out
+
+
+WORDS = st.sampled_from([8, 16, 32, 64])
+
+
+@property_test
+@given(
+    st.sampled_from([VALUE_FLAT, VALUE_INLINE, VALUE_NONE]),
+    WORDS,
+    st.integers(0, 9),
+    st.lists(st.tuples(st.integers(0, 1100), st.integers(0, 1025)), min_size=1, max_size=4),
+    st.data(),
+)
+def test_a_range_is_tested_as_the_unpacked_values_are(
+    codec: int, bits: int, seed: int, segments: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    tables, values = column(codec, bits, seed)
+    most = (1 << bits) - 1
+    near = st.one_of(
+        st.integers(0, most),
+        st.sampled_from(values.tolist()),
+        st.integers(0, bits).map(lambda n: (1 << n) - 1),
+    )
+    low, span = data.draw(near), data.draw(near)
+    wanted = np.concatenate([values[start : start + count] for start, count in segments])
+    expected = [(int(value) - low) & most <= span for value in wanted]
+    args = np.array([s for s, _ in segments], np.int64), np.array([n for _, n in segments], np.int64)
+    for module in (native, reference):
+        found = passing(module, tables, *args, bits, low, span, size=len(wanted))
+        assert not isinstance(found, str)
+        assert found.tolist() == expected
+
+
+@property_test
+@given(
+    st.data(),
+    st.sampled_from([VALUE_FLAT, VALUE_INLINE, VALUE_BSS, VALUE_NONE]),
+    st.lists(st.integers(-2, sum(SIZES) + 2), max_size=40),
+    st.integers(0, 60),
+    st.sampled_from([16, 32]),
+)
+def test_damage_under_a_range_test_is_refused_or_told_alike(
+    data: st.DataObject, codec: int, start: list[int], size: int, bits: int
+) -> None:
+    (source, side, page, first, chunks), _ = column(codec, 32, 1)
+    damaged = [source.copy(), page.copy(), first.copy(), chunks.copy()]
+    which = data.draw(st.integers(0, 3))
+    at = data.draw(st.integers(0, len(damaged[which]) - 1))
+    damaged[which][at] = data.draw(st.integers(0, 255) if which == 0 else st.integers(-9, 5000))
+    if which == 2:
+        damaged[2] = np.sort(damaged[2])  # the table comes from `index_chunks`, which never decreases
+    tables = (damaged[0], side, damaged[1], damaged[2], damaged[3])
+    low, span = data.draw(st.integers(0, 1 << 33)), data.draw(st.integers(0, 1 << 20))
+    args = np.array(start, np.int64), np.empty(0, np.int64), bits, low, span
+    answer, other = (passing(module, tables, *args, size=size) for module in (native, reference))
+    assert type(answer) is type(other)
+    if not isinstance(answer, str):
+        assert np.array_equal(answer, other)
+
+
 def text(values: list[bytes]) -> tuple[np.ndarray, ...]:
     """The tables of a column of one chunk of strings."""
     offsets = np.cumsum([4 * (len(values) + 1), *map(len, values)]).astype(np.uint32)

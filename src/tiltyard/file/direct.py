@@ -105,6 +105,25 @@ class Direct:
         return [reader.wrap(session, rows.total, out, buffer) for reader, (out, buffer) in found]
 
 
+def read_within(
+    session: Session, reader: LeafReader, rows: Rows, low: int, span: int
+) -> npt.NDArray[np.bool_]:
+    """`FileReader.within` of a column that is `plain`. Raises ValueError on damage."""
+    found = np.empty(rows.total, np.uint8)
+    if rows.total:
+        is_small = rows.total * reader.bits // 8 < session.limits.parallel_bytes
+        pieces = [(rows.start, rows.count, 0)] if is_small else _pieces(rows, runtime.cores())
+        work = [
+            partial(kernels.within, reader.table.handle, start, count, reader.bits, low, span, found[at:])
+            for start, count, at in pieces
+        ]
+        if len(work) == 1:
+            work[0]()
+        else:
+            runtime.parallel(work)
+    return found.view(np.bool_)
+
+
 def _pieces(rows: Rows, wanted: int) -> list[tuple[I64, I64, int]]:
     """The rows in about so many pieces: starts, counts, rows before the piece."""
     if not len(rows.count):

@@ -21,7 +21,7 @@ from tiltyard.encoding.levels.unravel import NO_LEVELS, Layers
 from tiltyard.errors import CorruptFile, RowOutOfRange, TiltyardError, UnsupportedFeature
 from tiltyard.file.assemble import LeafPlan, Node, Planner
 from tiltyard.file.column import ColumnTable, Rows, extremes
-from tiltyard.file.direct import Direct
+from tiltyard.file.direct import Direct, read_within
 from tiltyard.file.together import can_join
 from tiltyard.file.values import Leaf, LeafReader, type_facts
 from tiltyard.file.verify import verify_checksums
@@ -169,6 +169,31 @@ class FileReader:
             raise self._named(error) from error
         except (ValueError, OverflowError, MemoryError) as error:
             raise CorruptFile(str(error), self.path) from error
+
+    def within(
+        self,
+        field: Field,
+        columns: Mapping[int, int] | None,
+        rows: slice | npt.NDArray[np.int64],
+        low: int,
+        span: int,
+    ) -> npt.NDArray[np.bool_] | None:
+        """bool[rows]: where a field of whole numbers lies among the `span` + 1 words from `low` on, both below
+        2 to the number of its bits; words wrap around, so signed numbers are tested too.
+
+        None where the column must be decoded and compared, as one with nulls. Otherwise as `read`.
+        """
+        wanted = self._rows(rows)
+        try:
+            plan = self._plan((field,), columns)
+            leaf = plan.leaves[0] if plan.flat else None
+            if leaf is None or leaf.scale != 1 or not leaf.reader.plain:
+                return None
+            return read_within(self.session, leaf.reader, wanted, low, span)
+        except TiltyardError as error:
+            raise self._named(error) from error
+        except ValueError as error:
+            raise CorruptFile(f"column {field.name!r}: {error}", self.path) from error
 
     def _count_take(self) -> None:
         """Rows that are taken lie anywhere: a file that is taken from again and again is mapped whole."""

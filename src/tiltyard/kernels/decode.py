@@ -11,6 +11,9 @@ the column.
 - `ColumnTables(src, side, pages, first, chunks)`: a column without `staged` buffers, checked once and kept
 - `fixed_columns(tables, start, count, jobs, out)`: `fixed` for each of a tuple of `ColumnTables`; a job is
   four numbers: its segments (from, to), bits of a value, position of its values in `out`
+- `within(table, start, count, bits, low, span, out)`: for values of `bits` bits of one `ColumnTables` whether
+  each lies among the `span` + 1 words from `low` on (both below 2**bits, and words wrap around: so signed
+  values are tested too), as 0 or 1 into uint8 `out`
 - `variable(*column, start, count, offsets, out) -> int`: offsets (int32 or int64) and bytes; returns how many
   bytes there are, and leaves out what does not fit
 - `variable_columns(tables, start, count, offsets, out) -> int`: the same for one column of many files;
@@ -53,6 +56,7 @@ _native = _implementation()
 ColumnTables = _native.ColumnTables
 fixed = _native.fixed
 fixed_columns = _native.fixed_columns
+within = _native.within
 variable = _native.variable
 variable_columns = _native.variable_columns
 definition = _native.definition

@@ -20,6 +20,7 @@ from tiltyard.runtime.collector import collector_held_back
 from tiltyard.table.deletions import load_deletions, rows_to_read
 from tiltyard.table.fragment_columns import Part, Rows
 from tiltyard.table.gather import Gather, keep_rows
+from tiltyard.table.number_range import arc_of
 from tiltyard.table.plan import Picked, Piece, Unit, halves
 from tiltyard.table.projection import ROW_ADDRESS, ROW_ID, Output, Projection, for_expression
 from tiltyard.table.system_columns import system_column
@@ -64,6 +65,7 @@ class UnitReader:
         self._columns = Gather(snapshot, projection.fields)
         if predicate is not None:
             self._test = for_expression(snapshot.schema, predicate)
+            self._arc = arc_of(predicate, self._test)
             self._test_columns = Gather(snapshot, self._test.fields)
             tested = {field.id: i for i, field in enumerate(self._test.fields)}
             # A field that the filter reads whole is not read a second time.
@@ -73,6 +75,7 @@ class UnitReader:
                 else -1
                 for field in projection.fields
             ]
+            self._needs_tested = any(at >= 0 for at in self._reused)
             late = tuple(field for field, at in zip(projection.fields, self._reused, strict=True) if at < 0)
             self._late_columns = Gather(snapshot, late)
         self._single: dict[int, Gather] = {}
@@ -152,7 +155,7 @@ class UnitReader:
         if self._passes(unit):
             return unit.rows
         try:
-            return int(np.count_nonzero(self._passing(*self._rows(unit), unit)[1]))
+            return int(np.count_nonzero(self._mask(*self._rows(unit), unit)))
         except BatchTooLarge:
             if unit.rows < 2:
                 raise
@@ -164,7 +167,7 @@ class UnitReader:
         if self._passes(unit):
             return _offsets(rows)
         try:
-            keep = self._passing(fragment, rows, unit)[1]
+            keep = self._mask(fragment, rows, unit)
         except BatchTooLarge:
             if unit.rows < 2:
                 raise
@@ -242,7 +245,11 @@ class UnitReader:
         if self._passes(unit):
             arrays = self._columns.read(fragment, rows)
             return self.outputs(fragment, rows, arrays, unit.rows, _first(unit))
-        tested, keep = self._passing(fragment, rows, unit)
+        tested: list[Any] = []
+        if self._needs_tested:
+            tested, keep = self._passing(fragment, rows, unit)
+        else:
+            keep = self._mask(fragment, rows, unit)
         count = int(np.count_nonzero(keep))
         if count == 0:
             return None
@@ -270,6 +277,17 @@ class UnitReader:
         system = [self._system(fragment, name, rows, _first(unit)) for name in self._test.system]
         batch = batch_of(arrays + system, self._test.schema, unit.rows)
         return arrays, mask(self._predicate, batch)
+
+    def _mask(self, fragment: Fragment, rows: Rows, unit: Piece) -> npt.NDArray[np.bool_]:
+        """Which rows pass, for who needs nothing else of the columns that are tested."""
+        if self._arc is not None:
+            whole = self._test_columns.whole(fragment)
+            if whole is not None:
+                file, part = whole
+                found: Any = file.within(part.fields[0], part.columns, rows, *self._arc)
+                if found is not None:
+                    return cast("npt.NDArray[np.bool_]", found)
+        return self._passing(fragment, rows, unit)[1]
 
     def _merge(self, tested: Any, late: list[Any]) -> list[Any]:
         """The projection's fields from those that the filter read (by position) and those read after it."""

@@ -12,6 +12,10 @@ U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
 
 SAMPLE_BYTES = 32 * 1024
+SAMPLE_SHARE = 16
+"""Of a page with less than this many times `SAMPLE_BYTES` one byte in so many is enough: training on more
+would take longer than writing the page."""
+SAMPLE_MIN_BYTES = 8 * 1024
 SAMPLE_VALUE_BYTES = 512
 """Of a long value only so much goes into the sample, so that many values shape the table."""
 SAMPLE_ROWS = 8192
@@ -30,14 +34,15 @@ def train(values: Text) -> tuple[U8, float]:
 
 
 def sample(values: Text) -> tuple[I64, U8]:
-    """Values spread evenly over the page, together about `SAMPLE_BYTES`."""
+    """Values spread evenly over the page, together about `SAMPLE_BYTES`, fewer of a small page."""
+    most = min(SAMPLE_BYTES, max(SAMPLE_MIN_BYTES, values.nbytes // SAMPLE_SHARE))
     rows = _walk(values.count, min(values.count, SAMPLE_ROWS))
-    found = _up_to(values, rows)
+    found = _up_to(values, rows, most)
     if found.size < rows.size or rows.size == values.count:
         return _sampled(values, found)
     # Mostly empty values: those alone that have bytes.
     filled = np.flatnonzero(np.diff(values.offsets))
-    return _sampled(values, _up_to(values, filled[_walk(filled.size, min(filled.size, SAMPLE_BYTES))]))
+    return _sampled(values, _up_to(values, filled[_walk(filled.size, min(filled.size, most))], most))
 
 
 def _walk(count: int, steps: int) -> I64:
@@ -49,10 +54,10 @@ def _walk(count: int, steps: int) -> I64:
     return ((np.arange(steps) * GOLDEN) % 1.0 * count).astype(np.int64)
 
 
-def _up_to(values: Text, rows: I64) -> I64:
-    """The first of the rows, until they have `SAMPLE_BYTES` together; all of them when they have less."""
+def _up_to(values: Text, rows: I64, most: int) -> I64:
+    """The first of the rows, until they have `most` bytes together; all of them when they have less."""
     sizes = np.minimum(values.offsets[rows + 1] - values.offsets[rows], SAMPLE_VALUE_BYTES)
-    return rows[: int(np.searchsorted(np.cumsum(sizes), SAMPLE_BYTES)) + 1]
+    return rows[: int(np.searchsorted(np.cumsum(sizes), most)) + 1]
 
 
 def _sampled(values: Text, rows: I64) -> tuple[I64, U8]:

@@ -7,6 +7,7 @@ from tiltyard.kernels.reference.decode_fixed import (
     fixed,
     fixed_columns,
     gather_fixed,
+    within,
 )
 from tiltyard.kernels.reference.decode_levels import (
     block_levels,
@@ -43,5 +44,6 @@ __all__ = [
     "unravel_lists",
     "variable",
     "variable_columns",
+    "within",
     "zip_rows",
 ]

@@ -104,6 +104,22 @@ def fixed_columns(tables: tuple[ColumnTables, ...], start: I64, count: I64, jobs
         fixed(*table.arrays, start[low:high], count[low:high], bits, out[at:])
 
 
+def within(table: ColumnTables, start: I64, count: I64, bits: int, low: int, span: int, out: Bytes) -> None:
+    """See `kernels.decode`."""
+    require(bits in (8, 16, 32, 64), "range test of a width that is no word")
+    require(not low >> bits and not span >> bits, "bounds wider than the values")
+    column = Column(*table.arrays)
+    dtype = np.dtype(f"<u{bits // 8}")
+    for chunk, first, n, at in column.pieces(start, count):
+        require(n <= len(out) - at, "output smaller than the items that were asked for")
+        p = column.page(chunk.page)
+        require(p[P.DICT_ITEMS] <= 0, "range test of values in a dictionary")
+        same = p[P.VALUE_BITS] == bits or int(p[P.VALUE_CODEC]) in (VALUE_NONE, VALUE_ONES)
+        require(same, "pages of different value widths")
+        values = _piece(column, chunk, bits, first, n).view(dtype)
+        out[at : at + n] = values - dtype.type(low) <= dtype.type(span)
+
+
 def _piece(column: Column, chunk: Chunk, bits: int, low: int, n: int) -> Bytes:
     """`n` values as bytes, or as one byte per bit where the width is no whole number of bytes."""
     p = column.page(chunk.page)
