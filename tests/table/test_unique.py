@@ -11,7 +11,7 @@ import pytest
 
 import tiltyard.lance as lance
 from peer import Peer
-from tiltyard.errors import DuplicateKey, InvalidInput, TiltyardError
+from tiltyard.errors import CommitConflict, DuplicateKey, InvalidInput, TiltyardError
 from tiltyard.format.operations import Append, Overwrite, Update
 from tiltyard.lance.fragment import write_fragments
 from tiltyard.table import unique
@@ -169,6 +169,55 @@ def test_a_key_that_is_declared_while_an_append_is_under_way_makes_it_check(
     with pytest.raises(DuplicateKey, match="id = 1"):
         write.insert(_rows([1]))
     assert _ids(ds) == [1]
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda ds: ds.insert(_rows([1])),
+        lambda ds: ds.update({"id": "7"}),
+        lambda ds: lance.write_dataset(_rows([5, 5]), ds.uri, mode="overwrite"),
+        lambda ds: ds.commit(
+            ds.uri, lance.LanceOperation.Project(pa.schema([ds.schema.field("v")])), read_version=ds.version
+        ),
+    ],
+    ids=["append", "update", "overwrite", "project"],
+)
+def test_what_comes_in_while_a_key_is_declared_is_checked_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Callable[[Any], Any]
+) -> None:
+    ds = lance.write_dataset(_rows([1, 2]), str(tmp_path / "t"))
+    _just_before_the_first(monkeypatch, "UpdateConfig", lambda: act(lance.dataset(ds.uri)))
+    with pytest.raises(InvalidInput):
+        ds.update_config(UNIQUE)
+    assert lance.dataset(ds.uri).version == 2
+    assert not open_latest(ds._store, ds._session).manifest.config
+
+
+def test_a_column_that_becomes_the_key_meanwhile_does_not_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ds = lance.write_dataset(_rows([1, 2]), str(tmp_path / "t"))
+    _just_before_the_first(monkeypatch, "Project", lambda: lance.dataset(ds.uri).update_config(UNIQUE))
+    without = lance.LanceOperation.Project(pa.schema([ds.schema.field("v")]))
+    with pytest.raises(CommitConflict, match="was set while"):
+        ds.commit(ds.uri, without, read_version=1)
+    assert _ids(ds) == [1, 2]
+
+
+def _just_before_the_first(monkeypatch: pytest.MonkeyPatch, name: str, act: Callable[[], Any]) -> None:
+    """Do something between the plan and the first round of the first commit of this kind."""
+    from tiltyard.table import commit as committing
+
+    run, waiting = committing._Commit.run, [True]
+
+    def late(attempt: Any, *arguments: Any) -> Any:
+        if waiting and attempt.transaction.name == name:
+            waiting.pop()
+            act()
+        return run(attempt, *arguments)
+
+    monkeypatch.setattr(committing._Commit, "run", late)
 
 
 @pytest.mark.parametrize("value", ["", "id,", "nothing", "v,nothing"])

@@ -44,7 +44,7 @@ from tiltyard.table.conflict import (
 from tiltyard.table.conflict.touched import touched_fragments
 from tiltyard.table.deletions import load_deletions
 from tiltyard.table.snapshot import Snapshot, read_snapshot, read_transaction
-from tiltyard.table.unique import UNIQUE, KeysMeet, appeared
+from tiltyard.table.unique import UNIQUE, KeysMeet, appeared, check_declared
 from tiltyard.table.versions import locate
 
 MEMBERS_PROPERTY = "tiltyard.members"
@@ -127,11 +127,13 @@ class CatchingUp:
         flags.check_writer(current.manifest)
         if others and appeared(self.base, current, self.transaction.operation):
             raise RetryableConflict(
-                f"config {UNIQUE!r} was set while {self.named()} was planned, so that its rows were not "
-                "checked against it; plan again on the latest version"
+                f"config {UNIQUE!r} was set while {self.named()} was planned, and not checked against it; "
+                "plan again on the latest version"
             )
         for version, theirs in others:
             self._check(version, theirs, current)
+        if others:
+            check_declared(current, self.transaction.operation)
         self._merge_deletions(current, others)
         if self.foreign_fragments:
             new = foreign.check_not_committed(self.transaction.operation, current.manifest)

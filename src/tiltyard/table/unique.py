@@ -96,7 +96,7 @@ def checked(
     """
     operation = transaction.operation
     if isinstance(operation, UpdateConfig):
-        _check_config(base, operation)
+        check_declared(base, operation)
         return Checked(transaction)
     key = unique_key(base.schema, base.manifest.config)
     if key is None:
@@ -109,10 +109,14 @@ def checked(
     return Checked(transaction)
 
 
+_KEEPING = Append | Update | Overwrite | Merge | Project | DataReplacement
+"""Operations that may add a key, or take away a column of it."""
+
+
 def appeared(base: Snapshot, current: Snapshot, operation: Operation) -> bool:
-    """Whether a unique key was declared, or another one, after a commit that adds rows was planned."""
+    """Whether a unique key was declared, or another one, after a commit was planned that must keep it."""
     before, now = base.manifest.config.get(UNIQUE), current.manifest.config.get(UNIQUE)
-    return now is not None and now != before and isinstance(operation, Append | Update | Overwrite | Merge)
+    return now is not None and now != before and isinstance(operation, _KEEPING)
 
 
 # -- updates and appends ----------------------------------------------------------------------------
@@ -263,9 +267,11 @@ def _is_touched(base: Snapshot, key: Key, operation: Merge) -> bool:
     return any(held(fragment) != before.get(fragment.id) for fragment in operation.fragments)
 
 
-def _check_config(base: Snapshot, operation: UpdateConfig) -> None:
-    """Check the table when the key is declared."""
-    if operation.config_updates is None:
+def check_declared(base: Snapshot, operation: Operation) -> None:
+    """Check a version whose unique key an operation is to declare, if it is: when that is planned, and once
+    more on what others committed meanwhile.
+    """
+    if not isinstance(operation, UpdateConfig) or operation.config_updates is None:
         return
     config = operation.config_updates.apply(base.manifest.config)
     if config.get(UNIQUE) == base.manifest.config.get(UNIQUE):
