@@ -178,8 +178,8 @@ class FileReader:
         low: int,
         span: int,
     ) -> npt.NDArray[np.bool_] | None:
-        """bool[rows]: where a field of whole numbers lies among the `span` + 1 words from `low` on, both below
-        2 to the number of its bits; words wrap around, so signed numbers are tested too.
+        """bool[rows]: where a field of whole numbers lies among the `span` + 1 words from `low` on, both less
+        than 2 to the number of its bits; words wrap around, so signed numbers are tested too.
 
         None where the column must be decoded and compared, as one with nulls. Otherwise as `read`.
         """
