@@ -16,6 +16,7 @@ from tiltyard.format import names
 from tiltyard.session import Session
 from tiltyard.store import Store, open_store
 from tiltyard.table import refs
+from tiltyard.table.cleanup import intents
 from tiltyard.table.cleanup.run import Cleaned, clean
 from tiltyard.table.cleanup.select import Policy
 from tiltyard.table.cleanup.survey import place_of
@@ -134,6 +135,28 @@ def test_a_tag_that_is_moved_to_a_version_that_goes_stays_where_it_was() -> None
         where = refs.read_tag(store, "silver").version
         assert where in versions
         assert where == (3 if isinstance(answer, TiltyardError) else 2)
+
+
+def test_a_tag_that_is_led_back_names_no_version_that_another_cleanup_took_meanwhile() -> None:
+    led_back = removed = 0
+    for at in range(1, 20):
+        store = table()
+        create_tag(store, "silver", opened(store, 3))
+        intents.announce(store, [2], (), ())  # of a cleanup that has read the tags, and is about to go on
+        rule = Rule(Fault.PAUSE, at=at)
+        task = runtime.spawn(lambda: _answer(moving, FaultyStore(store, Plan(rule))))  # noqa: B023
+        rule.reached.wait(deadline=runtime.monotonic() + 0.2)
+        cleaned(store)
+        rule.resume.set()
+        answer = task.join(deadline=runtime.monotonic() + WAIT)
+        assert isinstance(answer, VersionNotFound | OSError), answer
+        tags = {tag.name: tag.version for tag in refs.every_tag(store)}
+        assert not set(tags.values()) - set(all_read(store)), at
+        assert ("was left on version 3" in str(answer)) <= ("silver" in tags), answer
+        led_back += "silver" in tags
+        removed += "silver" not in tags
+    assert led_back
+    assert removed
 
 
 @pytest.mark.parametrize("act", [restoring, appending])

@@ -28,8 +28,10 @@ from tiltyard.format.refs import Tag, decode_tag, encode_tag
 from tiltyard.store import Created, Store
 from tiltyard.table.cleanup import intents
 from tiltyard.table.refs import read_tag, unknown_tag
+from tiltyard.table.versions import locate, not_found
 
 if TYPE_CHECKING:
+    from tiltyard.session import Session
     from tiltyard.table.snapshot import Snapshot
 
 NONCE_KEY = "tiltyard.nonce"
@@ -56,7 +58,7 @@ def create_tag(root: Store, name: str, target: Snapshot, metadata: Mapping[str, 
         name,
         target.version,
         target.manifest.branch,
-        target.store.stat(target.location.path).size,
+        _manifest_size(target),
         now,
         now,
         with_nonce(metadata or {}),
@@ -82,14 +84,14 @@ def move_tag(root: Store, name: str, target: Snapshot) -> Tag:
     """Point a tag that exists to another version; its metadata and time of creation stay.
 
     Raises `TagNotFound`, `VersionNotFound` (a cleanup removes the version; the tag points where it did
-    before), `OutcomeUnknown`, `StoreError`.
+    before, or is gone if another cleanup took that version meanwhile), `OutcomeUnknown`, `StoreError`.
     """
     before = read_tag(root, name)
     tag = replace(
         before,
         version=target.version,
         branch=target.manifest.branch,
-        manifest_size=target.store.stat(target.location.path).size,
+        manifest_size=_manifest_size(target),
         updated_at=_now(root),
         metadata=with_nonce(before.metadata),
     )
@@ -147,30 +149,55 @@ def _replace(root: Store, tag: Tag) -> None:
             raise _unknown(root, tag.name, "changing") from error
 
 
+def _manifest_size(target: Snapshot) -> int:
+    try:
+        return target.store.stat(target.location.path).size
+    except ObjectNotFound:
+        raise not_found(target.store, target.version) from None
+
+
 def _check_target(root: Store, tag: Tag, target: Snapshot, before: Tag | None) -> None:
     """Take a tag back if its version goes: whoever removes it has looked at the tags before we wrote ours."""
     store = target.store
     if store.exists(target.location.path) and not intents.removing(store, target.session, tag.version):
         return
     path = names.tag_path(tag.name)
+    told = "not made" if before is None else f"left on version {before.version}"
     if _is_ours(root, tag):
         if before is None:
             root.delete(path)
         else:
             root.put(path, encode_tag(before))
+            if _goes(root, before, target.session) and _read(root, tag.name) == before:
+                root.delete(path)
+                told = f"removed, for another one took version {before.version} while it did not name it"
     raise VersionNotFound(
-        f"version {tag.version} of {store.uri} is being removed by a cleanup; tag {tag.name!r} was "
-        + ("not made" if before is None else f"left on version {before.version}")
+        f"version {tag.version} of {store.uri} is being removed by a cleanup; tag {tag.name!r} was {told}"
     )
 
 
-def _is_ours(root: Store, tag: Tag) -> bool:
-    path = names.tag_path(tag.name)
+def _goes(root: Store, tag: Tag, session: Session) -> bool:
+    """Whether the version that a tag names is gone, or a cleanup removes it."""
+    store = root if tag.branch is None else root.at(names.branch_path(tag.branch))
     try:
-        found = decode_tag(root.read(path), tag.name, path)
+        return not store.exists(locate(store, tag.version).path) or intents.removing(
+            store, session, tag.version
+        )
+    except VersionNotFound:
+        return True
+
+
+def _is_ours(root: Store, tag: Tag) -> bool:
+    found = _read(root, tag.name)
+    return found is not None and found.metadata.get(NONCE_KEY) == tag.metadata[NONCE_KEY]
+
+
+def _read(root: Store, name: str) -> Tag | None:
+    path = names.tag_path(name)
+    try:
+        return decode_tag(root.read(path), name, path)
     except (ObjectNotFound, CorruptFile):
-        return False
-    return found.metadata.get(NONCE_KEY) == tag.metadata[NONCE_KEY]
+        return None
 
 
 def _landed(root: Store, tag: Tag) -> bool:
