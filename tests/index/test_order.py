@@ -54,6 +54,13 @@ def test_values_and_row_ids_are_sorted_together(kind: pa.DataType) -> None:
     assert all(before_id < id for (key, before_id), (next_key, id) in pairs if key == next_key)
 
 
+@pytest.mark.parametrize("kind", list(VALUES), ids=str)
+def test_no_values_at_all_are_in_order(kind: pa.DataType) -> None:
+    order = order_of(kind)
+    assert order.argsort(pa.array([], kind)).tolist() == []
+    assert len(order.keys(pa.array([], kind))) == 0
+
+
 def _keys(order: Any, array: pa.Array) -> list[Any]:
     keys = order.keys(array)
     return [keys.at(i) for i in range(len(keys))] if order.is_text else keys.tolist()

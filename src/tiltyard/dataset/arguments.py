@@ -123,9 +123,16 @@ def seconds(name: str, value: Any) -> float:
     return span
 
 
+def maybe_function(name: str, value: Any) -> Any:
+    """Something that can be called, or None."""
+    if value is not None and not callable(value):
+        raise wrong(name, "a function", value)
+    return value
+
+
 def items(name: str, value: Any, kind: type[T]) -> list[T]:
     """A list of instances of a class, from any iterable of them."""
-    expected = f"a list of {kind.__name__}"
+    expected = "a list" if kind is object else f"a list of {kind.__name__}"
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise wrong(name, expected, value)
     found = list(value)

@@ -244,6 +244,7 @@ class Compaction:
     ) -> CompactionMetrics:
         """Compact the newest version, whatever the dataset shows; it then shows the version made."""
         handle = arguments.instance("dataset", dataset, Handle)
+        progress = arguments.maybe_function("progress", progress)
         done = table_compact.compact(handle._store, handle._session, _mapping(options), progress=progress)
         handle._move(done.snapshot)
         return CompactionMetrics._of(done.metrics)

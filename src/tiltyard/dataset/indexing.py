@@ -144,9 +144,8 @@ class IndexFace(Handle):
         if kwargs:
             raise InvalidInput(f"a BTREE index takes no argument {sorted(kwargs)[0]!r}")
         train = arguments.flag("train", train)
-        if progress_callback is not None and not callable(progress_callback):
-            raise arguments.wrong("progress_callback", "a function", progress_callback)
-        told = None if progress_callback is None else _Told(progress_callback)
+        callback = arguments.maybe_function("progress_callback", progress_callback)
+        told = None if callback is None else _Told(callback)
         after = create_index(
             self._store,
             self._session,
@@ -230,7 +229,9 @@ class IndexFace(Handle):
         from tiltyard.table.indexing import prewarm
 
         refuse(with_position=with_position)
-        uuids = None if index_segments is None else [str(each) for each in index_segments]
+        uuids = None
+        if index_segments is not None:
+            uuids = [str(each) for each in arguments.items("index_segments", index_segments, object)]
         prewarm(self._snapshot, arguments.text("name", name), uuids)
 
 

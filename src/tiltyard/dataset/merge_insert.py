@@ -175,7 +175,7 @@ class MergeInsertBuilder:
         from tiltyard.table.merge import WriteMode
 
         known = [each.value for each in WriteMode]
-        if mode not in known:
+        if arguments.text("mode", mode) not in known:
             raise InvalidInput(f"Invalid write_mode: {mode}. Expected one of {', '.join(map(repr, known))}")
         return self._with(write_mode=WriteMode(mode))
 
@@ -196,7 +196,7 @@ class MergeInsertBuilder:
         `generation`) of the memory WAL are part of the table.
         """
         marks = []
-        for each in sstables:
+        for each in arguments.items("sstables", sstables, object):
             shard = getattr(each, "shard_id", None)
             if shard is None or not hasattr(each, "generation"):
                 raise arguments.wrong("each of sstables", "a CompactedSsTable", each)

@@ -155,7 +155,7 @@ def optimize(
         older_than_seconds=span_of("older_than", older_than),
         retain_versions=arguments.maybe_whole("retain_versions", retain_versions),
         root=handle._root,
-        progress=progress,
+        progress=arguments.maybe_function("progress", progress),
     )
     handle._look()
     return report

@@ -276,7 +276,7 @@ class _Decimals(Order):
 
         if not self._wide:
             return super().argsort(array)
-        return by_columns(np.asarray(self.keys(array)).view(">u8").reshape(len(array), -1))
+        return by_columns(np.asarray(self.keys(array)).view(">u8").reshape(-1, self._width // 8))
 
     def cut(self, value: Any, after: bool) -> Cut:
         number = self._whole(value)

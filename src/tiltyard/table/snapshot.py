@@ -167,7 +167,10 @@ def _open_tag(store: Store, session: Session, name: str) -> Snapshot:
 
 
 def _open_asof(store: Store, session: Session, asof: datetime) -> Snapshot:
-    wanted_ns = round(asof.astimezone(UTC).timestamp() * 1_000_000) * 1_000
+    try:
+        wanted_ns = round(asof.timestamp() * 1_000_000) * 1_000
+    except (ValueError, OverflowError) as error:  # so near to the ends of the calendar
+        raise InvalidInput(f"asof must be a time that UTC can tell, found {asof}: {error}") from error
     locations = list_versions(store)
     if not locations:
         latest(store, session)  # raises: there is no table

@@ -7,6 +7,7 @@ default of the format's official writer.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -91,9 +92,12 @@ class CompactionOptions:
 
 def _whole(low: int, high: int = MAX_NUMBER) -> Callable[[str, Any], int]:
     def check(name: str, value: Any) -> int:
-        if isinstance(value, bool) or not hasattr(type(value), "__index__"):
+        try:
+            number = None if isinstance(value, bool) else operator.index(value)
+        except Exception:  # whatever a caller's class raises: it is no number
+            number = None
+        if number is None:
             raise WrongType(f"{name} must be a whole number, found {value!r:.60}")
-        number = int(value.__index__())
         if not low <= number <= high:
             raise InvalidInput(f"{name} must be a number from {low} to {high}, found {number}")
         return number
@@ -116,9 +120,11 @@ def _share(name: str, value: Any) -> float:
 
 
 def _mode(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise WrongType(f"{name} must be one of {', '.join(MODES)}, found {value!r:.60}")
     if value not in MODES:
         raise InvalidInput(f"{name} must be one of {', '.join(MODES)}, found {value!r:.60}")
-    return str(value)
+    return value
 
 
 def _ids(name: str, value: Any) -> tuple[int, ...]:
