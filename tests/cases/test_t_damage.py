@@ -172,6 +172,19 @@ def test_t01_a_flipped_bit_is_found_where_checksums_are_asked_for(tmp_path: Path
     assert main(["verify", path, "--checksums"]) == 1
 
 
+def test_t01_a_flipped_bit_of_an_index_is_found_where_checksums_are_asked_for(path: str) -> None:
+    (file,) = Path(path, "_indices").glob("*/page_data.lance")
+    data = bytearray(file.read_bytes())
+    data[data.index((5).to_bytes(8, "little"))] = 6
+    file.write_bytes(data)
+    assert lance.dataset(path).verify().findings == ()
+    (found,) = lance.dataset(path).verify(checksums=True).findings
+    assert (found.about, found.versions) == ("index", (4,))
+    assert "page_data.lance" in found.path
+    assert "checksum" in found.problem
+    assert "drop_index('id_idx')" in found.remedy
+
+
 def test_a_table_of_the_official_package_is_whole_and_has_no_checksums(path: str, peer: Peer) -> None:
     other = path.replace("t.lance", "peer.lance")
     source = """

@@ -102,7 +102,7 @@ def every_version(store: Store) -> list[VersionLocation]:
 
 
 def verify(store: Store, locations: Iterable[VersionLocation], *, checksums: bool = False) -> Report:
-    """Look at these versions. With `checksums` every data file is read in whole.
+    """Look at these versions. With `checksums` every data and index file is read in whole.
 
     Nothing that a session keeps is believed: everything is read from the store.
     """
@@ -332,6 +332,18 @@ class _Check:
             if file.size and size != file.size:
                 problem = f"a file of {entry.name!r} has {size} bytes, expected {file.size}"
                 yield _Fault(INDEX, self._shown(place, path), problem, _build_again(entry))
+            elif self._checksums and path.endswith(".lance"):
+                yield from self._index_sums(place, path, entry)
+
+    def _index_sums(self, place: Store, path: str, entry: IndexMetadata) -> Iterator[_Fault]:
+        """Index files that we wrote carry the sums of data files; those of others are passed over."""
+        try:
+            FileReader(place.map(path), path, self._session).verify()
+        except (ObjectNotFound, UnsupportedFeature):
+            return
+        except CorruptFile as error:
+            problem = f"a file of {entry.name!r}: {_without(str(error), path)}"
+            yield _Fault(INDEX, self._shown(place, path), problem, _build_again(entry))
 
     def _shown(self, place: Store, path: str) -> str:
         return path if place.identity == self._store.identity else f"{place.uri.rstrip('/')}/{path}"
