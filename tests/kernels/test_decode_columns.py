@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastlanes import pack
+from tiltyard.file.direct import WordFilter
 from tiltyard.kernels.page_program import (
     FIELDS,
     MINI_BLOCK,
@@ -200,6 +201,77 @@ def test_damage_under_a_range_test_is_refused_or_told_alike(
     assert type(answer) is type(other)
     if not isinstance(answer, str):
         assert np.array_equal(answer, other)
+
+
+def looked_up(module: Any, tables: tuple[np.ndarray, ...], *args: Any, size: int) -> Any:
+    positions, words = np.zeros(size, np.int64), np.zeros(size, np.uint64)
+    try:
+        count = module.among(module.ColumnTables(*tables), *args, positions, words)
+    except ValueError:
+        return "refused"
+    return positions[:count].tolist(), words[:count].tolist()
+
+
+@property_test
+@given(
+    st.sampled_from([VALUE_FLAT, VALUE_INLINE, VALUE_NONE]),
+    WORDS,
+    st.booleans(),
+    st.integers(0, 9),
+    st.lists(st.tuples(st.integers(0, 1100), st.integers(0, 1025)), min_size=1, max_size=4),
+    st.one_of(st.none(), st.integers(1, 12)),
+    st.data(),
+)
+def test_values_of_a_set_are_found_while_they_are_unpacked(
+    codec: int,
+    bits: int,
+    is_signed: bool,
+    seed: int,
+    segments: list[tuple[int, int]],
+    places: int | None,
+    data: st.DataObject,
+) -> None:
+    tables, values = column(codec, bits, seed)
+    wide = (
+        values.view(f"i{bits // 8}").astype(np.int64).view(np.uint64)
+        if is_signed
+        else values.astype(np.uint64)
+    )
+    some = st.one_of(st.sampled_from(wide.tolist()), st.integers(0, (1 << 64) - 1))
+    keys = np.unique(np.array(data.draw(st.lists(some, min_size=1, max_size=20)), np.uint64))
+    if places is None:
+        keys = keys[keys - keys[0] < np.uint64(5000)]
+        known = WordFilter.dense(keys)
+    else:
+        known = WordFilter.sparse(keys, places)
+    wanted = np.concatenate([wide[start : start + count] for start, count in segments])
+    expected = {i: int(word) for i, word in enumerate(wanted) if word in keys}
+    args = (
+        *(np.array([s for s, _ in segments], np.int64), np.array([n for _, n in segments], np.int64)),
+        *(bits, is_signed, known.low, known.span, known.multiplier, known.shift, known.table),
+    )
+    found = [looked_up(module, tables, *args, size=len(wanted)) for module in (native, reference)]
+    assert found[0] == found[1]
+    passed = dict(zip(*found[0], strict=True))
+    assert passed.items() >= expected.items()
+    assert all(int(wanted[i]) == word for i, word in passed.items())
+    assert places is not None or passed == expected
+
+
+def test_a_filter_smaller_than_its_places_is_refused() -> None:
+    tables, _ = column(VALUE_INLINE, 64, 1)
+    start, count = np.array([0], np.int64), np.array([50], np.int64)
+    for low, span, multiplier, shift, size in (
+        (0, 10, 1, 7, 11),
+        (0, 10, 3, 60, 15),
+        (0, 10, 3, 64, 1000),
+        (0, 10, 3, 6, 1000),
+        (0, (1 << 64) - 1, 1, 60, 1000),
+    ):
+        args = start, count, 64, False, low, span, multiplier, shift, np.zeros(size, np.uint8)
+        for module in (native, reference):
+            assert looked_up(module, tables, *args, size=50) == "refused"
+            assert looked_up(module, tables, *args[:-1], np.zeros(size + 5000, np.uint8), size=9) == "refused"
 
 
 def text(values: list[bytes]) -> tuple[np.ndarray, ...]:

@@ -6,6 +6,7 @@ For many rows each column gets memory of its own, and is cut by rows into pieces
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -27,10 +28,18 @@ if TYPE_CHECKING:
 ALIGNMENT = 64
 #: Pieces are cut at multiples of so many rows, which is where chunks begin.
 PIECE_ROWS = 1024
+#: Rows that are looked up at a time: there is room for all of them to pass, though hardly any does.
+LOOKED_UP_ROWS = 1 << 20
 #: Bytes that reading one value at a random place moves: what a take costs is counted in these.
 LINE_BYTES = 64
 
+#: Of words that belong at one place of a filter: bits that are kept of the one that is there.
+MARK_BITS = 7
+MULTIPLIER = 0x9E3779B97F4A7C15
+_ANY, _MARK = np.uint8(1), np.uint8(1 << MARK_BITS)
+
 Bytes = npt.NDArray[np.uint8]
+Words = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]
 
 
@@ -122,6 +131,67 @@ def read_within(
         else:
             runtime.parallel(work)
     return found.view(np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class WordFilter:
+    """A set of 64-bit words, or a little more than that, as the kernel `among` takes it; `dense` ones are
+    exact.
+    """
+
+    low: int
+    span: int
+    multiplier: int
+    shift: int
+    table: Bytes
+
+    @classmethod
+    def dense(cls, words: Words) -> WordFilter:
+        """A byte for each word from the least to the greatest of these, which ascend (at least one)."""
+        low, span = words[0], int(words[-1] - words[0])
+        table = np.zeros(span + 2, np.uint8)
+        table[(words - low).view(np.int64)] = _ANY
+        return cls(int(low), span, 1, MARK_BITS, table)
+
+    @classmethod
+    def sparse(cls, words: Words, bits: int) -> WordFilter:
+        """2 to the number of `bits` (1 to 57) bytes for words that ascend: of those that belong to one, a few
+        bits more are kept, so that hardly another one passes.
+        """
+        product = words * np.uint64(MULTIPLIER)
+        places = (product >> np.uint64(64 - bits)).view(np.int64)
+        marks = (product >> np.uint64(64 - bits - MARK_BITS)).astype(np.uint8) | _MARK
+        table = np.zeros(1 << bits, np.uint8)
+        table[places] = marks
+        table[places[table[places] != marks]] = _ANY
+        return cls(int(words[0]), int(words[-1] - words[0]), MULTIPLIER, 64 - bits, table)
+
+
+def read_among(
+    session: Session, reader: LeafReader, rows: Rows, words: WordFilter, *, is_signed: bool
+) -> tuple[I64, Words]:
+    """`FileReader.among` of a column that is `plain`. Raises ValueError on damage."""
+    is_small = rows.total * reader.bits // 8 < session.limits.parallel_bytes
+    pieces = (
+        [(rows.start, rows.count, 0)]
+        if is_small
+        else _pieces(rows, max(runtime.cores(), rows.total // LOOKED_UP_ROWS))
+    )
+    ends = [at for _, _, at in pieces[1:]] + [rows.total]
+
+    def read(start: I64, count: I64, at: int, end: int) -> tuple[I64, Words]:
+        positions, found = np.empty(end - at, np.int64), np.empty(end - at, np.uint64)
+        size = kernels.among(
+            *(reader.table.handle, start, count, reader.bits, is_signed),
+            *(words.low, words.span, words.multiplier, words.shift, words.table),
+            *(positions, found),
+        )
+        return positions[:size] + at, found[:size].copy()  # the rest was never touched, and is let go
+
+    work = [partial(read, *piece, end) for piece, end in zip(pieces, ends, strict=True)]
+    parts = [work[0]()] if len(work) == 1 else runtime.parallel(work)
+    positions, found = zip(*parts, strict=True)
+    return np.concatenate(positions), np.concatenate(found)
 
 
 def _pieces(rows: Rows, wanted: int) -> list[tuple[I64, I64, int]]:

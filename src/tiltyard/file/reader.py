@@ -21,7 +21,7 @@ from tiltyard.encoding.levels.unravel import NO_LEVELS, Layers
 from tiltyard.errors import CorruptFile, RowOutOfRange, TiltyardError, UnsupportedFeature
 from tiltyard.file.assemble import LeafPlan, Node, Planner
 from tiltyard.file.column import ColumnTable, Rows, extremes
-from tiltyard.file.direct import Direct, read_within
+from tiltyard.file.direct import Direct, WordFilter, read_among, read_within
 from tiltyard.file.together import can_join
 from tiltyard.file.values import Leaf, LeafReader, type_facts
 from tiltyard.file.verify import verify_checksums
@@ -190,6 +190,26 @@ class FileReader:
             if leaf is None or leaf.scale != 1 or not leaf.reader.plain:
                 return None
             return read_within(self.session, leaf.reader, wanted, low, span)
+        except TiltyardError as error:
+            raise self._named(error) from error
+        except ValueError as error:
+            raise CorruptFile(f"column {field.name!r}: {error}", self.path) from error
+
+    def among(
+        self, field: Field, columns: Mapping[int, int] | None, words: WordFilter, *, is_signed: bool
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]] | None:
+        """The rows of the file whose value of a field of whole numbers passes a filter: their numbers,
+        ascending, and their values as 64-bit words.
+
+        None where the column must be decoded and looked up, as one with nulls. Otherwise as `read`.
+        """
+        try:
+            plan = self._plan((field,), columns)
+            leaf = plan.leaves[0] if plan.flat else None
+            if leaf is None or leaf.scale != 1 or not leaf.reader.plain or not self.num_rows:
+                return None
+            rows = Rows.range(0, self.num_rows)
+            return read_among(self.session, leaf.reader, rows, words, is_signed=is_signed)
         except TiltyardError as error:
             raise self._named(error) from error
         except ValueError as error:

@@ -14,6 +14,11 @@ the column.
 - `within(table, start, count, bits, low, span, out)`: for values of `bits` bits of one `ColumnTables` whether
   each lies among the `span` + 1 words from `low` on (both below 2**bits, and words wrap around: so signed
   values are tested too), as 0 or 1 into uint8 `out`
+- `among(table, start, count, bits, is_signed, low, span, multiplier, shift, filter, positions, words)
+  -> int`: the values that pass a filter, as 64-bit words: those among the `span` + 1 words from `low` on that
+  uint8 `filter` knows. Multiplier 1: by a 1 at word - low (one byte more is there for all others). Else by
+  the byte at word * multiplier >> shift, which is 1, or 0x80 with the next seven bits of the product. Puts
+  their numbers among what is wanted into int64 `positions` and themselves into uint64 `words`
 - `variable(*column, start, count, offsets, out) -> int`: offsets (int32 or int64) and bytes; returns how many
   bytes there are, and leaves out what does not fit
 - `variable_columns(tables, start, count, offsets, out) -> int`: the same for one column of many files;
@@ -56,6 +61,7 @@ _native = _implementation()
 ColumnTables = _native.ColumnTables
 fixed = _native.fixed
 fixed_columns = _native.fixed_columns
+among = _native.among
 within = _native.within
 variable = _native.variable
 variable_columns = _native.variable_columns

@@ -2,6 +2,7 @@
 
 from tiltyard.kernels.reference.decode_fixed import (
     ColumnTables,
+    among,
     block_fixed,
     chunk_buffers,
     fixed,
@@ -28,6 +29,7 @@ from tiltyard.kernels.reference.decode_zip import zip_rows
 
 __all__ = [
     "ColumnTables",
+    "among",
     "block_fixed",
     "block_levels",
     "chunk_buffers",

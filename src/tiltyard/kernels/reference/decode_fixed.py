@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from tiltyard.kernels.page_program import (
     FULL_ZIP,
@@ -35,6 +36,7 @@ from tiltyard.kernels.reference.decode_page import (
 
 MAX_VALUE_BITS = 1 << 32
 JOB_FIELDS = 4
+FILTER_ANY, FILTER_MARK = np.uint8(1), np.uint8(0x80)
 
 
 def fixed(
@@ -106,18 +108,66 @@ def fixed_columns(tables: tuple[ColumnTables, ...], start: I64, count: I64, jobs
 
 def within(table: ColumnTables, start: I64, count: I64, bits: int, low: int, span: int, out: Bytes) -> None:
     """See `kernels.decode`."""
-    require(bits in (8, 16, 32, 64), "range test of a width that is no word")
+    require(bits in (8, 16, 32, 64), "test of values of a width that is no word")
     require(not low >> bits and not span >> bits, "bounds wider than the values")
     column = Column(*table.arrays)
     dtype = np.dtype(f"<u{bits // 8}")
     for chunk, first, n, at in column.pieces(start, count):
         require(n <= len(out) - at, "output smaller than the items that were asked for")
-        p = column.page(chunk.page)
-        require(p[P.DICT_ITEMS] <= 0, "range test of values in a dictionary")
-        same = p[P.VALUE_BITS] == bits or int(p[P.VALUE_CODEC]) in (VALUE_NONE, VALUE_ONES)
-        require(same, "pages of different value widths")
-        values = _piece(column, chunk, bits, first, n).view(dtype)
+        values = _testable(column, chunk, bits, first, n).view(dtype)
         out[at : at + n] = values - dtype.type(low) <= dtype.type(span)
+
+
+def among(
+    table: ColumnTables,
+    start: I64,
+    count: I64,
+    bits: int,
+    is_signed: bool,
+    low: int,
+    span: int,
+    multiplier: int,
+    shift: int,
+    filter: Bytes,
+    positions: I64,
+    words: npt.NDArray[np.uint64],
+) -> int:
+    """See `kernels.decode`."""
+    require(bits in (8, 16, 32, 64), "test of values of a width that is no word")
+    possible = 7 <= shift < 64 and (multiplier != 1 or span < (1 << 64) - 1)
+    require(possible, "filter of an impossible size")
+    last = span + 1 if multiplier == 1 else ((1 << 64) - 1) >> shift
+    require(last < len(filter), "filter of fewer bytes than places")
+    column = Column(*table.arrays)
+    dtype = np.dtype(f"<{'i' if is_signed else 'u'}{bits // 8}")
+    found = 0
+    for chunk, first, n, at in column.pieces(start, count):
+        require(
+            n <= min(len(positions), len(words)) - at, "output smaller than the items that were asked for"
+        )
+        values = _testable(column, chunk, bits, first, n).view(dtype)
+        wide = (values.astype(np.int64) if is_signed else values).astype(np.uint64)
+        away = wide - np.uint64(low)
+        if multiplier == 1:
+            hit = filter[np.minimum(away, np.uint64(span + 1))] == FILTER_ANY
+        else:
+            product = wide * np.uint64(multiplier)
+            known = filter[product >> np.uint64(shift)]
+            mark = (product >> np.uint64(shift - 7) & np.uint64(0x7F)).astype(np.uint8) | FILTER_MARK
+            hit = (known == FILTER_ANY) | (known == mark)
+        passed = np.flatnonzero(hit & (away <= np.uint64(span)))
+        positions[found : found + len(passed)] = passed + at
+        words[found : found + len(passed)] = wide[passed]
+        found += len(passed)
+    return found
+
+
+def _testable(column: Column, chunk: Chunk, bits: int, low: int, n: int) -> Bytes:
+    p = column.page(chunk.page)
+    require(p[P.DICT_ITEMS] <= 0, "test of values in a dictionary")
+    same = p[P.VALUE_BITS] == bits or int(p[P.VALUE_CODEC]) in (VALUE_NONE, VALUE_ONES)
+    require(same, "pages of different value widths")
+    return _piece(column, chunk, bits, low, n)
 
 
 def _piece(column: Column, chunk: Chunk, bits: int, low: int, n: int) -> Bytes:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tiltyard.file.direct import WordFilter
 from tiltyard.table.merge.key_filter import hashes
 from tiltyard.table.merge.keys import Words, is_word, words_of_key
 
@@ -26,6 +27,16 @@ FILTER_ROOM = 32
 
 MIN_FILTER_BITS = 16
 MAX_FILTER_BITS = 25
+SPARSE_ROOM, MIN_SPARSE_BITS, MAX_SPARSE_BITS = 32, 10, 19
+"""Places for each key in the table of bytes for words that are looked up while they are unpacked: with up to
+2 to the 19 of them it stays in the cache of a core.
+"""
+
+DENSE_ROOM, MAX_DENSE_WORDS = 64, 1 << 22
+"""Where one in so many words or more is a key, each word has a byte of its own there: words that count up go
+through it from one end to the other.
+"""
+
 STEP_ROWS = 1 << 16
 """Rows that are looked up at a time, so that what is computed for them stays in the cache."""
 
@@ -75,6 +86,20 @@ class _WordSet:
         at[at == len(words)] = len(words) - 1
         hit = words[at] == self._distinct[low : high + 1]
         return at[hit], codes[hit]
+
+    def filter(self) -> WordFilter | None:
+        """The set for looking words up as they are unpacked; None where its table would be too large."""
+        if not self.distinct:
+            return None
+        span = int(self._distinct[-1] - self._distinct[0])
+        if span < min(self.distinct * DENSE_ROOM, MAX_DENSE_WORDS):
+            return WordFilter.dense(self._distinct)
+        bits = max((self.distinct * SPARSE_ROOM).bit_length(), MIN_SPARSE_BITS)
+        return WordFilter.sparse(self._distinct, bits) if bits <= MAX_SPARSE_BITS else None
+
+    def decide(self, words: Words) -> tuple[Ints, Ints]:
+        """Positions of the words that are in the set, ascending, and their codes, without the filter."""
+        return self._decide(words, None) if len(words) else (np.empty(0, np.int64), self.codes[:0])
 
     def _bits(self) -> Any:
         if self._filter is None:
@@ -255,6 +280,12 @@ class KeyIndex:
                 positions, codes = positions[live], codes[live]
         assert positions is not None
         return positions, codes
+
+    @property
+    def words(self) -> _WordSet | None:
+        """The keys as a set of words, where each is one."""
+        only = self._sets[0]
+        return only if len(self._sets) == 1 and isinstance(only, _WordSet) else None
 
     def first_rows(self) -> Ints:
         """Per code the first row that has the key."""

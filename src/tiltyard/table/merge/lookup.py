@@ -20,6 +20,7 @@ from tiltyard.expr.arrays import plain
 from tiltyard.table.deletions import load_deletions, physical_offsets, without_deleted
 from tiltyard.table.index_segments import Segment, btree_segments
 from tiltyard.table.merge.join import Ints, KeyIndex
+from tiltyard.table.merge.key_scan import found_unpacking
 from tiltyard.table.merge.keys import Key, column_at, is_word
 from tiltyard.table.merge.plan import by_fragment
 from tiltyard.table.scan import Scan, ScanRequest, live_rows
@@ -159,6 +160,18 @@ def _compared(snapshot: Snapshot, key: Key, keys: KeyIndex, addresses: Addresses
 
 
 def _scanned(snapshot: Snapshot, key: Key, keys: KeyIndex, fragments: Sequence[int] | None) -> Found:
+    unpacked = found_unpacking(snapshot, key, keys, fragments)
+    if unpacked is None:
+        return _compared_all(snapshot, key, keys, fragments)
+    addresses, codes, rest = unpacked
+    if rest:
+        more = _compared_all(snapshot, key, keys, rest)
+        addresses, codes = np.concatenate([addresses, more.addresses]), np.concatenate([codes, more.codes])
+    order = np.argsort(addresses, kind="stable")
+    return Found(addresses[order], codes[order])
+
+
+def _compared_all(snapshot: Snapshot, key: Key, keys: KeyIndex, fragments: Sequence[int] | None) -> Found:
     places = Places(snapshot, fragments)
     addresses: list[Addresses] = [np.empty(0, np.uint64)]
     codes: list[Ints] = [np.empty(0, np.int32)]
