@@ -184,6 +184,21 @@ def test_no_version_names_a_file_that_went_wherever_the_committer_stands(act: Ca
     assert refused
 
 
+def test_an_append_whose_version_was_compacted_away_and_cleaned_at_once_was_done() -> None:
+    def maintained(store: Store) -> None:
+        LanceDataset._made(opened(store)).optimize.compact_files()
+        cleaned(store)
+
+    done = 0
+    for at in range(1, calls_of(table(), appending) + 1):
+        store, answer, _ = beside(appending, maintained, at)
+        rows = Scan(opened(store)).table()["a"].to_pylist()
+        assert rows.count(77) == (not isinstance(answer, TiltyardError)), (at, answer)
+        done += 77 in rows
+        all_read(store)
+    assert done
+
+
 def test_commits_tags_and_branch_records_made_after_the_look_stay() -> None:
     store = table()
     rule = Rule(Fault.PAUSE, "create", path="_tiltyard/*")

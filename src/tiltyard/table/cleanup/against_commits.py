@@ -15,6 +15,7 @@ from tiltyard.format.manifest import Manifest
 from tiltyard.session import Session
 from tiltyard.store import Store
 from tiltyard.table.cleanup.intents import taken_away
+from tiltyard.table.snapshot import open_latest
 from tiltyard.table.versions import VersionLocation, list_names
 
 
@@ -32,12 +33,16 @@ def check_after(
 ) -> None:
     """The same right after the version was published. It is taken back then, unless another was built on it.
 
-    Waits up to some seconds for a cleanup under way, which may have seen the version. Raises `FilesRemoved`.
+    Waits up to some seconds for a cleanup under way, which may have seen the version. A version that is gone
+    by then was followed by others before a cleanup took it with its files: the commit was done. Raises
+    `FilesRemoved`.
     """
     key = taken_away(store, session, lambda: _new(made, base), settled=True)
     if key is None:
         return
     found = {each.version for each in list_names(store)}
+    if at.version not in found and key not in _new(open_latest(store, session).manifest, None):
+        return
     if max(found, default=0) > at.version or (base is not None and base.version not in found):
         told = f"Version {at.version} was published meanwhile and cannot be taken back: restore an older one"
     else:
