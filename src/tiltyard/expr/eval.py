@@ -19,6 +19,7 @@ import pyarrow as pa
 from tiltyard.errors import InvalidExpression
 from tiltyard.expr.arrays import boolean_array, column_of, dtype_of, plain, truth, truth_of, valid_of
 from tiltyard.expr.coerce import Kind, Mismatch, kind_of, time_literal
+from tiltyard.expr.decimals import decimals_of
 from tiltyard.expr.types import (
     And,
     Case,
@@ -235,23 +236,33 @@ def _cast(node: Cast, batch: pa.RecordBatch) -> Any:
 
 
 def cast_array(array: pa.Array, node: Cast) -> pa.Array:
-    """Cast as SQL does: fractions are cut off, what does not fit is an error or, with TRY_CAST, null."""
+    """Cast as SQL does: fractions are cut off (of decimals rounded), what does not fit is an error or,
+    with TRY_CAST, null."""
     import pyarrow.compute as pc
 
     array = plain(array)
     if kind_of(node.type) is Kind.TEXT and kind_of(array.type) in (Kind.INSTANT, Kind.TIME):
         return _temporal_text(array).cast(node.type)
     via = _stepping_stone(array.type, node.type)
-    if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
+    if kind_of(array.type) is Kind.TEXT and kind_of(node.type) not in (Kind.TEXT, Kind.BINARY):
         array = pc.utf8_trim_whitespace(array)
+    to_whole = pa.types.is_floating(array.type) and pa.types.is_integer(node.type)
+    if to_whole:  # Arrow cuts fractions off only where it checks nothing, neither NaN nor the range
+        array = pc.trunc(array.cast(pa.float64()))
+    zone = node.type.tz if pa.types.is_timestamp(node.type) else None
+    if zone and pa.types.is_timestamp(array.type) and array.type.tz is None:
+        # as comparisons take it: the time that clocks there show
+        array = pc.assume_timezone(array, zone, ambiguous="earliest", nonexistent="earliest")
     options = pc.CastOptions(
         target_type=node.type,
-        allow_float_truncate=True,
+        allow_float_truncate=not to_whole,
         allow_time_truncate=True,
         allow_decimal_truncate=True,
     )
 
     def run(part: pa.Array) -> pa.Array:
+        if pa.types.is_decimal(node.type):
+            return decimals_of(part, node.type)
         if pa.types.is_time(node.type) and kind_of(part.type) is Kind.TEXT:
             part = _times(part)
         return pc.cast(part if via is None else part.cast(via), options=options)
@@ -286,8 +297,6 @@ def _stepping_stone(source: pa.DataType, target: pa.DataType) -> pa.DataType | N
     """The type to pass through where Arrow has no direct cast, or one that asks for more room than needed."""
     if not pa.types.is_integer(source):
         return None
-    if pa.types.is_decimal(target):
-        return pa.decimal256(76, target.scale)
     if pa.types.is_temporal(target) and dtype_of(target) != dtype_of(source):
         return pa.int64() if target.bit_width == 64 else pa.int32()
     return None
