@@ -4,6 +4,7 @@ we read its.
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +31,7 @@ from tiltyard.store import Store, open_store
 from tiltyard.table.refs import list_tags, read_tag
 from tiltyard.table.snapshot import open_snapshot
 from tiltyard.table.tagging import create_tag, delete_tag, move_tag, replace_tag_metadata
-from tiltyard.testing.faults import Fault, FaultyStore, Plan, Rule
+from tiltyard.testing.faults import Fault, FaultyPort, FaultyStore, Plan, Rule, port_installed, refusing
 
 
 @pytest.fixture
@@ -207,6 +208,17 @@ def test_a_move_whose_answer_is_lost_is_found_out(uri: str) -> None:
     assert replace_tag_metadata(again, "gold", {"a": "b"}).metadata["a"] == "b"
     delete_tag(inner, "gold")
     assert list_tags(inner) == {}
+
+
+@pytest.mark.parametrize("error", [errno.EROFS, errno.EACCES, errno.ENOSPC])
+def test_a_move_that_the_system_refuses_was_not_made(uri: str, error: int) -> None:
+    inner = open_store(uri)
+    create_tag(inner, "gold", at(inner, 1))
+    with port_installed(FaultyPort(refusing(open_new=error))):
+        refused = open_store(uri)
+        with pytest.raises(StoreError, match="cannot write"):
+            move_tag(refused, "gold", at(refused, 2))
+    assert read_tag(inner, "gold").version == 1
 
 
 def test_of_movers_and_a_deleter_the_last_one_holds(uri: str) -> None:

@@ -8,6 +8,7 @@ removes the version, the tag is taken back (`cleanup.intents`).
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -42,6 +43,9 @@ MAX_CREATIONS = 3
 
 MAX_NAME_BYTES = 240
 """Longer names would not fit a file system beside the suffix and a writer's own marks."""
+
+_REFUSALS = frozenset((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT))
+"""What a system says that did not even begin."""
 
 _NS = 1_000_000_000
 
@@ -142,11 +146,14 @@ def _replace(root: Store, tag: Tag) -> None:
         root.put(path, encode_tag(tag))
     except StoreError as error:
         try:
-            if not _is_ours(root, tag):
-                raise
-            root.sync_dir(names.TAGS_DIR)  # it is there; that it survives power loss was not yet answered
+            if _is_ours(root, tag):
+                root.sync_dir(names.TAGS_DIR)  # that it survives power loss was not yet answered
+                return
         except StoreError:
             raise _unknown(root, tag.name, "changing") from error
+        if error.errno in _REFUSALS:
+            raise  # nothing was written, and nothing is on its way
+        raise _unknown(root, tag.name, "changing") from error
 
 
 def _manifest_size(target: Snapshot) -> int:
