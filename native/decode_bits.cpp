@@ -6,9 +6,11 @@ namespace {
 
 constexpr int ORDER[8] = {0, 4, 2, 6, 1, 5, 3, 7};
 
-// Row r of all lanes is contiguous in the output and its source words are contiguous too.
+// Row r of all lanes is contiguous in the output and its source words are contiguous too. Words are read in place,
+// at any address: copied into arrays first, they would be stored by halves of what is loaded again, which stalls.
 template <typename T>
-inline __attribute__((always_inline)) void unpack_rows(const uint8_t* packed, int width, T* out) {
+inline __attribute__((always_inline)) void unpack_rows(const uint8_t* __restrict packed, int width, T* __restrict out) {
+  typedef T Loose __attribute__((aligned(1), may_alias));
   constexpr int bits = sizeof(T) * 8;
   constexpr int lanes = BLOCK / bits;
   if (width == 0) {
@@ -19,19 +21,15 @@ inline __attribute__((always_inline)) void unpack_rows(const uint8_t* packed, in
   for (int r = 0; r < bits; r++) {
     const int bit = r * width;
     const int shift = bit % bits;
-    const uint8_t* low = packed + size_t(bit / bits) * lanes * sizeof(T);
-    T* to = out + ORDER[r / 8] * 16 + (r % 8) * 128;
-    T a[lanes], v[lanes];
-    std::memcpy(a, low, sizeof(a));
+    const Loose* a = reinterpret_cast<const Loose*>(packed + size_t(bit / bits) * lanes * sizeof(T));
+    Loose* to = reinterpret_cast<Loose*>(out + ORDER[r / 8] * 16 + (r % 8) * 128);
     if (shift + width > bits) {
-      T b[lanes];
-      std::memcpy(b, low + sizeof(a), sizeof(b));
+      const Loose* b = a + lanes;
       const int up = bits - shift;
-      for (int l = 0; l < lanes; l++) v[l] = T(T(T(a[l] >> shift) | T(b[l] << up)) & mask);
+      for (int l = 0; l < lanes; l++) to[l] = T(T(T(a[l] >> shift) | T(b[l] << up)) & mask);
     } else {
-      for (int l = 0; l < lanes; l++) v[l] = T(T(a[l] >> shift) & mask);
+      for (int l = 0; l < lanes; l++) to[l] = T(T(a[l] >> shift) & mask);
     }
-    std::memcpy(to, v, sizeof(v));
   }
 }
 
