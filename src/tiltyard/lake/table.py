@@ -12,7 +12,7 @@ from tiltyard.dataset import LanceDataset, arguments, write_dataset
 from tiltyard.dataset.handle import LATEST, seconds_of
 from tiltyard.errors import InvalidInput, TableAlreadyExists, TiltyardError
 from tiltyard.lake.scan import Scan
-from tiltyard.table.nearest.query import DEFAULT_K
+from tiltyard.table.nearest.query import DEFAULT_K, MAKE_VECTORS
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -311,7 +311,9 @@ class Table:
         found = [field.name for field in self.schema if pa.types.is_fixed_size_list(field.type)]
         if len(found) != 1:
             there = ", ".join(found) or "none"
-            raise InvalidInput(f"name the column to search; columns of vectors in {self.uri}: {there}")
+            lists = [field.name for field in self.schema if pa.types.is_list(field.type)]
+            hint = "" if found or not lists else f". {', '.join(lists)}: {MAKE_VECTORS}"
+            raise InvalidInput(f"name the column to search; columns of vectors in {self.uri}: {there}{hint}")
         return found[0]
 
     def take(self, rows: Any, columns: Columns = None) -> Any:
