@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tiltyard import runtime
-from tiltyard.errors import StoreError
+from tiltyard.errors import InvalidInput, StoreError, UnsupportedFeature
 from tiltyard.store import Created, Store, open_store
 from tiltyard.store.local import LocalStore
 from tiltyard.testing.faults import (
@@ -19,6 +19,7 @@ from tiltyard.testing.faults import (
     FaultyStore,
     Plan,
     Rule,
+    planned_clock,
     port_installed,
     refusing,
 )
@@ -128,3 +129,68 @@ def test_an_installed_port_is_bound_by_the_stores_made_meanwhile_only(tmp_path: 
     assert plan.trace == []
     during.list_names()
     assert plan.calls("list") == 1
+
+
+def test_a_late_duplicate_arrives_after_other_calls_and_brings_back_what_was_deleted() -> None:
+    store = _store(Rule(Fault.LATE_DUPLICATE, "create", later=3))
+    data = bytearray(b"first")
+    assert store.create("x", data) is Created.WON
+    data[:] = b"other"
+    store.delete("x")
+    assert not store.inner.exists("x")
+    store.exists("x")
+    store.exists("x")  # the duplicate arrives before this one
+    assert store.read("x").to_pybytes() == b"first"
+    assert store.plan.calls("late:create") == 1
+
+
+def test_a_late_duplicate_of_a_creation_does_not_replace_what_stands_there() -> None:
+    store = _store(Rule(Fault.LATE_DUPLICATE, "create"), Rule(Fault.LATE_DUPLICATE, "put"))
+    assert store.create("x", b"1") is Created.WON
+    store.put("x", b"2")
+    assert store.plan.deliver() == 1  # of the put; that of the creation came before it and found it taken
+    assert store.read("x").to_pybytes() == b"2"
+    assert store.plan.deliver() == 0
+
+
+@pytest.mark.parametrize("call", ["read", "writer", "list"])
+def test_a_late_duplicate_of_what_is_no_request_is_refused_by_name(call: str) -> None:
+    store = _store(Rule(Fault.LATE_DUPLICATE, call))
+    store.put("x", b"1")
+    with pytest.raises(UnsupportedFeature, match=f"late duplicate of {call}.*create"):
+        getattr(store, call)("" if call == "list" else "x")
+
+
+def test_a_system_call_is_never_done_twice() -> None:
+    with pytest.raises(UnsupportedFeature, match="FaultyStore"):
+        FaultyPort(Plan(Rule(Fault.LATE_DUPLICATE, "rename")))
+    with pytest.raises(InvalidInput, match="not 0"):
+        Rule(Fault.LATE_DUPLICATE, later=0)
+
+
+def test_a_clock_jump_moves_the_wall_clock_and_no_other(tmp_path: Path) -> None:
+    plan = Plan(Rule(Fault.CLOCK_JUMP, "fdatasync", seconds=-7200.0))
+    with port_installed(FaultyPort(plan)) as changed:
+        before, wait = runtime.now_ns(), runtime.monotonic()
+        assert LocalStore(str(tmp_path), durable=True).create("x", b"1") is Created.WON
+        assert runtime.now_ns() - before < -7e12 + 6e11
+        assert changed.now_ns() < before
+        assert runtime.monotonic() >= wait
+    assert runtime.now_ns() > before
+
+
+def test_a_clock_jump_needs_a_clock_that_goes_by_the_plan() -> None:
+    rule = Rule(Fault.CLOCK_JUMP, "put", seconds=3600.0, times=2)
+    store = _store(rule)
+    with pytest.raises(UnsupportedFeature, match="planned_clock"):
+        store.put("x", b"1")
+    with planned_clock(store.plan):
+        before = runtime.now_ns()
+        store.put("x", b"1")
+        assert runtime.now_ns() - before > 3e12
+    assert store.read("x").to_pybytes() == b"1"
+
+
+def test_a_machine_crash_is_refused_and_the_simulation_named() -> None:
+    with pytest.raises(UnsupportedFeature, match=r"tiltyard\.testing\.simulation"):
+        Rule(Fault.MACHINE_CRASH, "fdatasync")

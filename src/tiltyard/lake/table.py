@@ -12,12 +12,13 @@ from tiltyard.dataset import LanceDataset, arguments, write_dataset
 from tiltyard.dataset.handle import LATEST, seconds_of
 from tiltyard.errors import InvalidInput, TableAlreadyExists, TiltyardError
 from tiltyard.lake.scan import Scan
-from tiltyard.table.nearest.query import DEFAULT_K, MAKE_VECTORS
+from tiltyard.table.nearest.query import DEFAULT_K
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from tiltyard.dataset import MergeInsertBuilder
+    from tiltyard.dataset.compaction import CompactionMetrics
     from tiltyard.dataset.indexing import IndexDescription
     from tiltyard.dataset.progress import FragmentWriteProgress
     from tiltyard.table.cleanup.explain import CleanupExplanation, CleanupStats
@@ -186,17 +187,20 @@ class Table:
         return self._ds.delete(where)["num_deleted_rows"]
 
     def update(self, updates: Mapping[str, str], where: Any = None) -> int:
-        """Set columns, `{"price": "price * 2"}`, of the rows for which the SQL is true, or of all; how many
-        they were. Expressions see the row as it was; a dotted path sets a field of a struct.
+        """Set columns, `{"price": "price * 2"}`, of the rows for which the SQL is true; how many they were.
+        Expressions see the row as it was; a dotted path sets a field of a struct. As with `delete` all rows
+        are meant only where that is said: `where="true"`.
         """
         self._refuse_pinned("update")
+        if where is None:
+            raise InvalidInput("update changes the rows that where= finds: give where='true' to change all rows")
         return self._ds.update(updates, where)["num_rows_updated"]
 
     def create_index(self, column: str, *, name: str | None = None, replace: bool = True) -> None:
         """Build a B-tree index on a column or dotted path: filters, counts, deletes and updates on it then
         read only the rows they need. It is named `<column>_idx` unless `name` is given; with `replace` it
-        takes the place of one of that name. Rows added later are found by scanning until the index is brought
-        up to date.
+        takes the place of one of that name. Rows added later are found by scanning until `refresh_indices` or
+        `optimize`.
         """
         self._refuse_pinned("create_index")
         self._ds.create_scalar_index(column, "BTREE", name, replace=replace)
@@ -206,19 +210,51 @@ class Table:
         self._refuse_pinned("drop_index")
         self._ds.drop_index(name)
 
+    def refresh_indices(self, *names: str) -> None:
+        """Index the rows that no index answers for yet: all indices, or those named. `optimize` does it, too.
+        Raises `IndexNotFound`.
+        """
+        self._refuse_pinned("refresh_indices")
+        self._ds.optimize.optimize_indices(index_names=names or None)
+
+    # -- keys ------------------------------------------------------------------------------------
+
+    @property
+    def unique_key(self) -> list[str] | None:
+        """The columns whose values together stand in at most one row; None where none are declared."""
+        return self._ds.unique_key
+
+    def set_unique_key(self, on: str | Sequence[str] | None) -> None:
+        """Declare a column, or several, unique: from then on what would write a key twice raises
+        `DuplicateKey`, and `upsert` and `dedupe` go by this key where they are given none. None takes it
+        back. Other writers do not know of it. Raises `DuplicateKey` where rows share a key already, see
+        `dedupe`; `FieldNotFound`.
+        """
+        self._refuse_pinned("set_unique_key")
+        self._ds.set_unique_key(on)
+
     # -- upkeep ----------------------------------------------------------------------------------
+
+    def compact(
+        self, *, progress: Callable[[int, int], None] | None = None, **options: Any
+    ) -> CompactionMetrics:
+        """Join small files, and rewrite those with many deleted rows; gives totals. A part of `optimize`;
+        options as for `dataset.optimize.compact_files`.
+        """
+        self._refuse_pinned("compact")
+        return self._ds.optimize.compact_files(progress=progress, **options)
 
     def optimize(
         self,
         *,
-        older_than: Any = "7d",
+        older_than: timedelta | str = "7d",
         retain_versions: int | None = None,
         progress: Callable[[int, int], None] | None = None,
         **compaction: Any,
     ) -> OptimizeReport:
-        """Join small files, bring indices up to date, remove versions older than `older_than` (a `timedelta`,
-        seconds, or text such as `"7d"`) but the newest `retain_versions`, those that are tagged and the
-        newest.
+        """Join small files, bring indices up to date, remove versions older than `older_than` (a `timedelta`
+        or text such as `"7d"`) but the newest `retain_versions`, those that are tagged and the newest: those
+        that `explain_cleanup(older_than)` tells beforehand.
 
         Each step stands alone: the report says what each did, and `report.failed` lists those that failed.
         Other options are those of `dataset.optimize.compact_files`; `progress` is called with rows done and
@@ -311,9 +347,7 @@ class Table:
         found = [field.name for field in self.schema if pa.types.is_fixed_size_list(field.type)]
         if len(found) != 1:
             there = ", ".join(found) or "none"
-            lists = [field.name for field in self.schema if pa.types.is_list(field.type)]
-            hint = "" if found or not lists else f". {', '.join(lists)}: {MAKE_VECTORS}"
-            raise InvalidInput(f"name the column to search; columns of vectors in {self.uri}: {there}{hint}")
+            raise InvalidInput(f"name the column to search; columns of vectors in {self.uri}: {there}")
         return found[0]
 
     def take(self, rows: Any, columns: Columns = None) -> Any:
@@ -327,6 +361,10 @@ class Table:
     def to_pandas(self) -> Any:
         """The whole table as a `pandas.DataFrame`."""
         return self._ds.to_pandas()
+
+    def to_polars(self) -> Any:
+        """The whole table as a `polars.DataFrame`."""
+        return self.scan().to_polars()
 
     def count(self, where: Any = None) -> int:
         """How many rows there are, or for how many the SQL is true."""
@@ -367,7 +405,7 @@ class Table:
         return self._ds.versions()
 
     def tag(self, name: str, version: int | None = None, *, move: bool = False) -> None:
-        """Name a version, the one shown unless given. A name that is taken raises `TagAlreadyExists`; with
+        """Name a version, the one shown unless given (`--at` on the command line). A name that is taken raises `TagAlreadyExists`; with
         `move` it then names this version instead.
         """
         number = self._ds.version if version is None else version
@@ -391,12 +429,19 @@ class Table:
         *,
         retain_versions: int | None = None,
         delete_unverified: bool = False,
+        dry_run: bool = False,
     ) -> CleanupStats:
         """Remove versions older than `older_than` (two weeks, or a `timedelta`, or text such as `"7d"`) and
-        the files that only they need; gives totals. Tagged versions stay. See
+        the files that only they need; gives totals. Tagged versions stay. With `dry_run` nothing is removed,
+        and the totals are of what would be; `explain_cleanup` says it of every file. See
         `LanceDataset.cleanup_old_versions`.
         """
         self._refuse_pinned("cleanup")
+        if arguments.flag("dry_run", dry_run):
+            told = self.explain_cleanup(
+                older_than, retain_versions=retain_versions, delete_unverified=delete_unverified
+            )
+            return told.stats
         return self._ds.cleanup_old_versions(
             older_than,
             retain_versions,
@@ -458,7 +503,8 @@ def create_table(
 
     Data and options as for `Table.append`; `data_storage_version` (`2.2` or `2.1`) and
     `enable_stable_row_ids` hold for the table's life. Raises `TableAlreadyExists`; with `exist_ok` the
-    table that is there is opened instead, whatever its schema.
+    table that is there is opened instead, whatever its schema, unless there are rows to write: those are not
+    added, and not dropped without a word either.
     """
     exist_ok = arguments.flag("exist_ok", exist_ok)
     options = _given(
@@ -482,10 +528,25 @@ def create_table(
             raise TableAlreadyExists(
                 f"a table is at {uri} already: open it with open_table, or give exist_ok=True to create_table"
             ) from error
+        if not _is_empty(data):
+            raise TableAlreadyExists(
+                f"a table is at {uri} already, and create_table adds no rows to it: with exist_ok=True give the "
+                "schema alone (data.schema), then append() or upsert() the data"
+            ) from error
         return open_table(uri, storage_options=storage_options)
     # The handle that the write made, not a look-up by name: an unnamed space in memory has none.
     made._freshness = seconds_of(LATEST)
     return Table(made)
+
+
+def _is_empty(data: Any) -> bool:
+    """Whether the data certainly has no rows; of streams nobody knows."""
+    if isinstance(data, Mapping):
+        return all(hasattr(values, "__len__") and len(values) == 0 for values in data.values())
+    rows = getattr(data, "num_rows", None)  # of Arrow data
+    if rows is None and hasattr(data, "__len__"):
+        rows = len(data)
+    return rows == 0
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:

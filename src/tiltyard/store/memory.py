@@ -6,7 +6,7 @@ copy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -80,10 +80,10 @@ class MemoryStore:
     durable = True
     create_mode = "a dictionary under a lock"
 
-    def __init__(self, space: Space, prefix: str = "") -> None:
+    def __init__(self, space: Space, prefix: str = "", clock: Callable[[], int] | None = None) -> None:
         self._space = space
         self._prefix = prefix
-        self._runtime = runtime.current()
+        self._clock = clock or runtime.current().now_ns
         self.uri = joined(f"memory://{space.name}", prefix)
         self.identity = self.uri
 
@@ -164,12 +164,12 @@ class MemoryStore:
         raise ObjectNotFound(f"cannot find {self.uri}/{directory}: there is no such directory")
 
     def now_ns(self) -> int:
-        return self._runtime.now_ns()
+        return self._clock()
 
     # -- writing ---------------------------------------------------------------------------------
 
     def create(self, path: str, data: Bytes | Sequence[Bytes]) -> Created:
-        full, content, now = joined(self._prefix, checked(path)), _content(data), self._runtime.now_ns()
+        full, content, now = joined(self._prefix, checked(path)), _content(data), self._clock()
         with self._space.lock:
             if full in self._space.objects or self._space.below(full):
                 return Created.EXISTS
@@ -180,7 +180,7 @@ class MemoryStore:
         return None
 
     def put(self, path: str, data: Bytes | Sequence[Bytes]) -> None:
-        full, content, now = joined(self._prefix, checked(path)), _content(data), self._runtime.now_ns()
+        full, content, now = joined(self._prefix, checked(path)), _content(data), self._clock()
         with self._space.lock:
             self._space.set(full, content, now)
 
@@ -197,7 +197,7 @@ class MemoryStore:
 
     def move_dir(self, source: str, target: str) -> Created:
         start, end = joined(self._prefix, checked(source)), joined(self._prefix, checked(target))
-        space, now = self._space, self._runtime.now_ns()
+        space, now = self._space, self._clock()
         with space.lock:
             moved = space.below(start)
             if not moved:
@@ -212,12 +212,12 @@ class MemoryStore:
         return Created.WON
 
     def delete(self, path: str) -> bool:
-        full, now = joined(self._prefix, checked(path)), self._runtime.now_ns()
+        full, now = joined(self._prefix, checked(path)), self._clock()
         with self._space.lock:
             return self._space.remove(full, now)
 
     def delete_tree(self, directory: str) -> None:
-        full, now = joined(self._prefix, checked_dir(directory)), self._runtime.now_ns()
+        full, now = joined(self._prefix, checked_dir(directory)), self._clock()
         with self._space.lock:
             for path in self._space.below(full):
                 self._space.remove(path, now)
@@ -232,7 +232,7 @@ class MemoryStore:
 
     def at(self, prefix: str) -> MemoryStore:
         path = checked_dir(prefix)
-        return MemoryStore(self._space, joined(self._prefix, path)) if path else self
+        return MemoryStore(self._space, joined(self._prefix, path), self._clock) if path else self
 
 
 class MemoryWriter:

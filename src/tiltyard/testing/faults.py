@@ -6,6 +6,10 @@ call with a rule for it.
 
 A crash is a `BaseException`, and every later call under the same plan raises it again: nothing tidies up
 after death (decision D55).
+
+Two faults are more than what becomes of one call. A late duplicate arrives `rule.later` calls after its
+request, or at `plan.deliver()`; a clock jump moves the wall clock of a runtime that goes by the plan
+(`planned_clock`, `port_installed`). A machine crash is refused here: real files keep what was not synced.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -21,9 +25,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tiltyard import runtime
-from tiltyard.errors import StoreError
+from tiltyard.errors import InvalidInput, StoreError, UnsupportedFeature
 from tiltyard.runtime import Runtime
 from tiltyard.runtime.port import Port
+from tiltyard.store.content import buffers_of, flat
 from tiltyard.store.protocol import Created, Listing, Names, ObjectStat, ObjectWriter, Store
 
 if TYPE_CHECKING:
@@ -48,11 +53,19 @@ class Fault(Enum):
     PAUSE_AFTER = "pause after"  # the caller stands still after it
     CRASH = "crash"  # the process dies before it
     CRASH_AFTER = "crash after"  # the process dies after it
+    LATE_DUPLICATE = "late duplicate"  # it has its effect, and the same request arrives once more later
+    CLOCK_JUMP = "clock jump"  # the wall clock of the process moves, forwards or backwards
+    MACHINE_CRASH = "machine crash"  # every process dies, and what was not synced is lost or not
 
 
-_BEFORE = (Fault.DELAY, Fault.PAUSE, Fault.FAIL_BEFORE, Fault.LOSE_REQUEST, Fault.CRASH)
+_BEFORE = (
+    *(Fault.DELAY, Fault.PAUSE, Fault.FAIL_BEFORE, Fault.LOSE_REQUEST, Fault.CRASH),
+    Fault.CLOCK_JUMP,
+)
 _DECIDED = (Fault.FAIL_BEFORE,)
-_UNDECIDED = (Fault.FAIL_AFTER, Fault.LOSE_REQUEST, Fault.LOSE_ANSWER)
+
+REPEATABLE = frozenset(("create", "put", "write_hint", "copy_create", "delete", "move_dir"))
+"""Calls of a store that are one request, which a network can deliver twice."""
 
 
 class Crashed(BaseException):
@@ -64,7 +77,9 @@ class Rule:
     """One fault: at the `at`-th matching call (from 1) and at `times` in a row; None means all from there on.
 
     `call` is a method's name (`create`, `writer.commit`; for ports `fdatasync`, ...) or a pattern, `path` a
-    pattern of object paths. `error` is the errno of failures. `reached` is set when the fault strikes.
+    pattern of object paths. `error` is the errno of failures, `seconds` how long a DELAY takes and how far
+    the clock of a CLOCK_JUMP moves (negative: backwards), `later` how many calls a LATE_DUPLICATE is late.
+    `reached` is set when the fault strikes. Raises `UnsupportedFeature` for MACHINE_CRASH.
     """
 
     fault: Fault
@@ -74,9 +89,19 @@ class Rule:
     path: str = "*"
     seconds: float = DEFAULT_DELAY
     error: int = errno.EIO
+    later: int = 1
     reached: runtime.Event = field(default_factory=runtime.event)
     resume: runtime.Event = field(default_factory=runtime.event)
     seen: int = 0
+
+    def __post_init__(self) -> None:
+        if self.fault is Fault.MACHINE_CRASH:
+            raise UnsupportedFeature(
+                "a plan cannot crash the machine: real files keep what was not synced. The simulated disk "
+                "loses it: tiltyard.testing.simulation, Weather(machine_crash=True)"
+            )
+        if self.fault is Fault.LATE_DUPLICATE and self.later < 1:
+            raise InvalidInput(f"a duplicate arrives 1 call after its request or later, not {self.later}")
 
     def strikes(self, call: str, path: str) -> bool:
         """Count a call; whether this is one to fail."""
@@ -90,20 +115,77 @@ class Rule:
         return OSError(self.error, f"{os.strerror(self.error)} (planned: {self.fault.value} of {call})", path)
 
 
+@dataclass(eq=False)
+class _Duplicate:
+    """A request that is on its way a second time."""
+
+    call: str
+    path: str
+    effect: Callable[[], object]
+    calls_left: int
+
+
 class Plan:
-    """Rules, and what was called: `trace` holds (call, path) in order."""
+    """Rules, and what was called: `trace` holds (call, path) in order, `late:call` for what came twice.
+
+    `skew_ns` is how far clock jumps have moved the wall clock.
+    """
 
     def __init__(self, *rules: Rule) -> None:
         self.rules = list(rules)
         self.trace: list[tuple[str, str]] = []
         self.crashed = False
+        self.skew_ns = 0
+        self.moves_clock = False  # whether a runtime goes by `skew_ns`
+        self._late: list[_Duplicate] = []
         self._lock = runtime.leaf_lock()
 
     def calls(self, call: str = "*", path: str = "*") -> int:
         """How many matching calls were made."""
         return sum(fnmatchcase(one, call) and fnmatchcase(place, path) for one, place in self.trace)
 
+    @property
+    def repeats(self) -> bool:
+        """Whether a request may be delivered twice, so that its bytes have to be kept."""
+        return any(rule.fault is Fault.LATE_DUPLICATE for rule in self.rules)
+
+    def deliver(self) -> int:
+        """Let every late duplicate arrive now; how many did. Nobody hears what becomes of them."""
+        with self._lock:
+            due, self._late = self._late, []
+        self._arrive(due)
+        return len(due)
+
+    def _arrive(self, due: list[_Duplicate]) -> None:
+        for request in due:
+            with self._lock:
+                self.trace.append((f"late:{request.call}", request.path))
+            with suppress(StoreError):
+                request.effect()
+
+    def _arrivals(self) -> None:
+        with self._lock:
+            for request in self._late:
+                request.calls_left -= 1
+            due = [request for request in self._late if request.calls_left <= 0]
+            self._late = [request for request in self._late if request.calls_left > 0]
+        self._arrive(due)
+
+    def _again(self, rule: Rule, call: str, path: str, effect: Callable[[], object]) -> None:
+        with self._lock:
+            self._late.append(_Duplicate(call, path, effect, rule.later))
+
+    def _jump(self, rule: Rule, call: str) -> None:
+        if not self.moves_clock:
+            raise UnsupportedFeature(
+                f"a clock jump was planned at {call}, but no clock goes by this plan: make the store and "
+                "what uses it within planned_clock(plan), or port_installed(FaultyPort(plan))"
+            )
+        with self._lock:
+            self.skew_ns += round(rule.seconds * 1e9)
+
     def _rule_for(self, call: str, path: str) -> Rule | None:
+        self._arrivals()
         with self._lock:
             if self.crashed:
                 raise Crashed(f"{call} {path} after the crash")
@@ -120,6 +202,11 @@ class Plan:
         rule = self._rule_for(call, path)
         if rule is None:
             return effect()
+        if rule.fault is Fault.LATE_DUPLICATE and call not in REPEATABLE:
+            raise UnsupportedFeature(
+                f"a late duplicate of {call} was planned, which is not one request of a store: name one of "
+                f"{', '.join(sorted(REPEATABLE))}"
+            )
         rule.reached.set()
         if rule.fault in _BEFORE:
             match rule.fault:
@@ -129,6 +216,8 @@ class Plan:
                     rule.resume.wait()
                 case Fault.CRASH:
                     self._crash(call, path)
+                case Fault.CLOCK_JUMP:
+                    self._jump(rule, call)
                 case _:
                     return failed(rule)
             return effect()
@@ -143,6 +232,8 @@ class Plan:
                 rule.resume.wait()
             case Fault.CRASH_AFTER:
                 self._crash(call, path)
+            case Fault.LATE_DUPLICATE:
+                self._again(rule, call, path, effect)
             case _:
                 return failed(rule)
         return answer
@@ -152,7 +243,8 @@ class FaultyStore:
     """A store that does what another one does, but for what the plan says.
 
     Failures are `StoreError`s; `create`, `copy_create` and `move_dir` answer NOT_DONE for FAIL_BEFORE and
-    UNKNOWN for the others. Sub-stores and writers go by the same plan.
+    UNKNOWN for the others. Sub-stores and writers go by the same plan. `now_ns` is the store's clock, which
+    no clock jump moves.
     """
 
     def __init__(self, store: Store, plan: Plan, _prefix: str = "") -> None:
@@ -232,13 +324,19 @@ class FaultyStore:
     # -- writing ---------------------------------------------------------------------------------
 
     def create(self, path: str, data: Bytes | Sequence[Bytes]) -> Created:
-        return self._decide("create", path, lambda: self.inner.create(path, data))
+        kept = self._kept(data)
+        return self._decide("create", path, lambda: self.inner.create(path, kept))
+
+    def _kept(self, data: Bytes | Sequence[Bytes]) -> Bytes | Sequence[Bytes]:
+        """The data; a copy if it may be sent again, when the caller's buffers hold something else."""
+        return b"".join([bytes(flat(each)) for each in buffers_of(data)]) if self.plan.repeats else data
 
     def failure(self, path: str) -> BaseException | None:
         return self._failures.get(path) or self.inner.failure(path)
 
     def put(self, path: str, data: Bytes | Sequence[Bytes]) -> None:
-        self._do("put", path, lambda: self.inner.put(path, data))
+        kept = self._kept(data)
+        self._do("put", path, lambda: self.inner.put(path, kept))
 
     def writer(self, path: str) -> ObjectWriter:
         return self._do("writer", path, lambda: FaultyWriter(self.inner.writer(path), self, path))
@@ -302,11 +400,17 @@ class FaultyPort(Port):
     """A file-system port that goes by a plan; the calls are the port's method names.
 
     Failures are `OSError`s with the rule's errno; LOSE_REQUEST and LOSE_ANSWER fail like FAIL_BEFORE and
-    FAIL_AFTER: a system call always answers. Calls on a handle have no path.
+    FAIL_AFTER: a system call always answers. Calls on a handle have no path. A LATE_DUPLICATE is refused: no
+    system call is done twice.
     """
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
+        if plan.repeats:
+            raise UnsupportedFeature(
+                "a late duplicate is a fault of object stores: a system call is never done twice; use "
+                "FaultyStore"
+            )
         self.plan = plan
 
 
@@ -336,10 +440,39 @@ def refusing(**errors: int) -> Plan:
     return Plan(*(Rule(Fault.FAIL_BEFORE, call, times=None, error=code) for call, code in errors.items()))
 
 
+class _PlannedRuntime(Runtime):
+    """A runtime whose wall clock is moved by the clock jumps of a plan."""
+
+    def __init__(self, port: Port, plan: Plan) -> None:
+        super().__init__(port)
+        self._plan = plan
+        plan.moves_clock = True
+
+    def now_ns(self) -> int:
+        return super().now_ns() + self._plan.skew_ns
+
+
 @contextmanager
 def port_installed(port: Port) -> Iterator[Runtime]:
-    """Within the block, stores that are made use `port`; they keep it afterwards."""
-    before = runtime.install(changed := Runtime(port))
+    """Within the block, stores that are made use `port`; they keep it afterwards. The plan of a `FaultyPort`
+    moves the wall clock as well.
+    """
+    with _installed(
+        _PlannedRuntime(port, port.plan) if isinstance(port, FaultyPort) else Runtime(port)
+    ) as made:
+        yield made
+
+
+@contextmanager
+def planned_clock(plan: Plan) -> Iterator[Runtime]:
+    """Within the block, the wall clock goes by the clock jumps of a plan; for plans of a `FaultyStore`."""
+    with _installed(_PlannedRuntime(runtime.current().port, plan)) as made:
+        yield made
+
+
+@contextmanager
+def _installed(changed: Runtime) -> Iterator[Runtime]:
+    before = runtime.install(changed)
     try:
         yield changed
     finally:

@@ -1,0 +1,147 @@
+"""The scenarios that are shipped, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tiltyard.testing.faults import Fault
+from tiltyard.testing.simulation.explore import Scenario
+from tiltyard.testing.simulation.storm import Weather
+from tiltyard.testing.simulation.tables import Client, Script, TableScenario
+from tiltyard.testing.simulation.world import Medium, Settings
+
+SKEW_NS = 3_600_000_000_000
+"""How far a process's clock may be off: an hour."""
+
+STORMY = frozenset(Fault) - {Fault.DELAY}
+
+
+def settings(medium: Medium) -> Settings:
+    """Foul weather of every kind that the medium knows."""
+    on_disk = medium == "disk"
+    faults = STORMY - {Fault.CLOCK_JUMP} if on_disk else STORMY
+    weather = Weather(faults, chance=0.02, machine_crash=on_disk)
+    return Settings(medium=medium, weather=weather, max_skew_ns=SKEW_NS)
+
+
+HOURS = 7_200.0
+"""So long do maintainers wait before they come (s): what was there is old then."""
+
+Step = Callable[[Client], None]
+
+
+def steps(*each: Step) -> Script:
+    """A script of operations one after the other."""
+
+    def script(client: Client) -> None:
+        for step in each:
+            step(client)
+
+    return script
+
+
+def do(method: Callable[..., None], *arguments: Any) -> Step:
+    """An operation of a client with its arguments."""
+    return lambda client: method(client, *arguments)
+
+
+def appends(*keys: int) -> Script:
+    """One append after the other."""
+    return steps(*(do(Client.append, key) for key in keys))
+
+
+def deletes(*keys: int) -> Script:
+    """One delete after the other."""
+    return steps(*(do(Client.delete, key) for key in keys))
+
+
+_ACTORS: Mapping[str, Mapping[str, Script]] = {
+    "appends": {"a": appends(10, 11), "b": appends(20, 21), "c": appends(30, 31)},
+    "grouped-appends": {
+        "a/1": appends(10, 11),
+        "a/2": appends(12, 13),
+        "a/3": appends(14, 15),
+        "b": appends(20, 21),
+    },
+    "reads": {
+        "a": steps(do(Client.append, 10), do(Client.read), do(Client.delete, 10), do(Client.read)),
+        "b": steps(do(Client.read), do(Client.append, 20), do(Client.read)),
+    },
+    "deletes": {"a": deletes(1, 2), "b": deletes(2, 3), "c": appends(30, 31)},
+    "updates": {
+        "a": steps(do(Client.update, 1, 101), do(Client.update, 2, 102)),
+        "b": steps(do(Client.update, 2, 202), do(Client.update, 3, 203)),
+        "c": deletes(1, 3),
+    },
+    "upserts": {
+        "a": steps(do(Client.upsert, 1, 101), do(Client.upsert, 9, 109)),
+        "b": steps(do(Client.upsert, 9, 209), do(Client.upsert, 1, 201)),
+        "c": steps(do(Client.upsert, 9, 309), do(Client.delete, 2)),
+    },
+    "repeats": {
+        "a": steps(do(Client.append_until_known, 10), do(Client.append_until_known, 11)),
+        "b": steps(do(Client.append_until_known, 20), do(Client.append_until_known, 21)),
+        "c": appends(30, 31),
+    },
+    "restores": {
+        "a": appends(10, 11),
+        "b": steps(do(Client.read), do(Client.restore, 1)),
+        "c": deletes(1),
+    },
+    "overwrites": {
+        "a": appends(10, 11),
+        "b": steps(do(Client.overwrite, 70), do(Client.append, 71)),
+        "c": deletes(1),
+    },
+    "compactions": {
+        "a": steps(do(Client.append, 10), do(Client.append, 11), do(Client.delete, 10)),
+        "b": steps(do(Client.compact), do(Client.compact)),
+        "c": steps(do(Client.delete, 1), do(Client.update, 2, 202), do(Client.read)),
+    },
+    "grouped-overwrites": {
+        "a/1": appends(10, 11),
+        "a/2": appends(12, 13),
+        "a/3": steps(do(Client.read), do(Client.append, 14), do(Client.read)),
+        "b": steps(do(Client.overwrite, 70), do(Client.overwrite, 71)),
+    },
+    "cleanups": {
+        "a": steps(do(Client.append, 10), do(Client.wait, HOURS), do(Client.append, 11)),
+        "b": deletes(1, 2),
+        "c": steps(do(Client.wait, HOURS), do(Client.clean_up), do(Client.clean_up)),
+        "d": steps(do(Client.tag, "keep", 1), do(Client.wait, HOURS), do(Client.read)),
+    },
+    "young": {
+        "a": steps(do(Client.append, 10), do(Client.wait, 600.0), do(Client.append, 11)),
+        "c": steps(do(Client.wait, 1800.0), do(Client.clean_up), do(Client.read)),
+    },
+    "everything": {
+        "a": steps(do(Client.append, 10), do(Client.upsert, 9, 109), do(Client.append, 11)),
+        "b": steps(do(Client.upsert, 9, 209), do(Client.delete, 1), do(Client.restore, 1)),
+        "c": steps(do(Client.compact), do(Client.wait, HOURS), do(Client.clean_up)),
+        "d": steps(do(Client.update, 2, 202), do(Client.tag, "keep", 2), do(Client.read)),
+    },
+}
+
+UNIQUE = ("updates", "upserts")
+"""Where no key may ever have two rows."""
+
+
+def _made() -> dict[str, Callable[[], Scenario]]:
+    found: dict[str, Callable[[], Scenario]] = {}
+    media: tuple[Medium, ...] = ("disk", "objects")
+    for medium in media:
+        for name, actors in _ACTORS.items():
+
+            def make(
+                name: str = f"{name}-{medium}", actors: Mapping[str, Script] = actors, medium: Medium = medium
+            ) -> Scenario:
+                unique = name.rpartition("-")[0] in UNIQUE
+                return TableScenario(name, actors, settings(medium), unique=unique)
+
+            found[f"{name}-{medium}"] = make
+    return found
+
+
+SCENARIOS: Mapping[str, Callable[[], Scenario]] = _made()
+"""Makers by name; each call makes a scenario anew."""

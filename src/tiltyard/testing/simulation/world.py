@@ -1,0 +1,132 @@
+"""One run's world: the machine, its processes, their store, and everything that was ever written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tiltyard.session import Session
+from tiltyard.store import Store
+from tiltyard.store.local import LocalStore
+from tiltyard.store.memory import MemoryStore, Space
+from tiltyard.testing.simulation.choices import Choices
+from tiltyard.testing.simulation.files import Files, Made
+from tiltyard.testing.simulation.objects import MadeObject, SimulatedObjects
+from tiltyard.testing.simulation.port import SimulatedPort
+from tiltyard.testing.simulation.runtime import SimulatedRuntime, installed
+from tiltyard.testing.simulation.scheduler import Actor, Process, Scheduler
+from tiltyard.testing.simulation.storm import CALM, Storm, Weather
+
+Medium = Literal["disk", "objects"]
+"""A local disk under the real local store, or an object store."""
+
+ROOT = "/lake"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a run is made of, besides its choices."""
+
+    medium: Medium = "disk"
+    weather: Weather = CALM
+    switch_chance: float = 0.2
+    max_skew_ns: int = 0
+    """How far wall clocks of processes may be off; the choices say which are."""
+
+
+class World:
+    """A run. `do` runs actors to their end; the world lives on between."""
+
+    def __init__(self, choices: Choices, settings: Settings, seed: int = 0) -> None:
+        self.settings = settings
+        self.choices = choices
+        self.scheduler = Scheduler(choices, switch_chance=settings.switch_chance)
+        self.storm = Storm(self.scheduler, CALM)
+        self.files = Files()
+        self.port = SimulatedPort(self.scheduler, self.files, self.storm)
+        self.runtime = SimulatedRuntime(self.scheduler, self.port, seed)
+        self.outcomes: Counter[str] = Counter()
+        self._objects: list[MadeObject] = []
+        with self.installed():
+            self.space = Space("simulated")
+
+    def installed(self) -> AbstractContextManager[None]:
+        """Within the block, what is made belongs to this world."""
+        return installed(self.runtime)
+
+    def process(self, name: str) -> Process:
+        """A new process, its clock perhaps off."""
+        # One machine has one clock, which stamps its files too; an object store has its own.
+        limit = self.settings.max_skew_ns if self.settings.medium == "objects" else 0
+        skews = (0, limit, -limit) if limit else (0,)
+        return self.scheduler.process(name, skews[self.choices.choose(len(skews), 0.3)])
+
+    def store(self, path: str = "table") -> Store:
+        """A store of the process that runs, on a directory of the medium."""
+        if self.settings.medium == "disk":
+            return LocalStore(f"{ROOT}/{path}")
+        inner = MemoryStore(self.space, clock=lambda: self.scheduler.now_ns)
+        return SimulatedObjects(inner, self.storm, self._objects).at(path)
+
+    def _every(self) -> Sequence[Made | MadeObject]:
+        return self.files.archive if self.settings.medium == "disk" else self._objects
+
+    @property
+    def names_given(self) -> int:
+        """How many files or objects were given a name so far."""
+        return len(self._every())
+
+    def made(self, path: str = "table") -> Iterator[tuple[int, str, Made | MadeObject]]:
+        """Everything that ever got a name below a directory, in order: its number and its path there."""
+        start = f"{ROOT}/{path}/" if self.settings.medium == "disk" else f"{path}/"
+        for number, each in enumerate(self._every()):
+            if each.path.startswith(start):
+                yield number, each.path[len(start) :], each
+
+    def stands(self, made: Made | MadeObject) -> bool:
+        """Whether something has that name just now; looks without being seen."""
+        if isinstance(made, MadeObject):
+            return made.path in self.space.objects
+        try:
+            return self.files.find(made.path, None) is not None
+        except OSError:
+            return False
+
+    def session(self) -> Session:
+        """A session of its own: what one process knows."""
+        return Session()
+
+    def do(self, actors: Mapping[str, Callable[[], Any]], *, calm: bool = False) -> list[Actor]:
+        """Run these functions at once until all have ended. `a/1` and `a/2` are threads of process `a`."""
+        self.storm.weather = CALM if calm else self.settings.weather
+        processes: dict[str, Process] = {}
+        made = []
+        for name, run in actors.items():
+            label = name.partition("/")[0]
+            if label not in processes:
+                processes[label] = self.scheduler.process(label) if calm else self.process(label)
+            made.append(self.scheduler.actor(processes[label], run, name))
+        try:
+            self.scheduler.run()
+        finally:
+            self.storm.weather = CALM
+        if self.storm.machine_down:
+            self._restart()
+        return made
+
+    def calmly(self, name: str, run: Callable[[], Any]) -> Any:
+        """What one function gives in fair weather; raises what it raises."""
+        (actor,) = self.do({name: run}, calm=True)
+        if actor.error is not None:
+            raise actor.error
+        return actor.result
+
+    def _restart(self) -> None:
+        self.storm.machine_down = False
+        if self.settings.medium == "disk":
+            for loss in self.files.lose_power(self.choices):
+                self.scheduler.note(f"lost: {loss}")
+            self.port.restart()
