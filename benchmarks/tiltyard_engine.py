@@ -1,14 +1,11 @@
 """Our adapter for the shared bench: `BENCH_OURS=tiltyard_engine python -m bench --engines pylance,ours`.
 
 `TILTYARD_DURABLE=0` in the environment turns fsync off, which is how the official package always runs;
-without it every commit is durable. Both ways belong into a report. `TILTYARD_BENCH_PLAIN=1` lets the rows
-that ask for an index run without one: the bench drops a whole workload when one of its tables cannot be
-made.
+without it every commit is durable. Both ways belong into a report.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 

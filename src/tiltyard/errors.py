@@ -262,6 +262,17 @@ class ForkedHandle(TiltyardError, RuntimeError):
 # -- wording -------------------------------------------------------------------------------------
 
 
+PREFIXES = ("Ref not found error: ", "Invalid user input: ")
+"""How messages begin that the official package's callers look for."""
+
+
+def without_prefix(message: str) -> str:
+    """The message in plain words, for those who do not know the official package."""
+    for prefix in PREFIXES:
+        message = message.removeprefix(prefix)
+    return message
+
+
 def nearest(name: str, known: Sequence[str]) -> str:
     """'nearest: a, b', or a list of what is known, for messages about a name that is not there."""
     import difflib  # only errors need it

@@ -18,6 +18,7 @@ import tiltyard.lance as lance
 from tiltyard import __version__
 from tiltyard.cli import COMMANDS, flights, main, text_table
 from tiltyard.errors import InvalidInput
+from tiltyard.table.wording import counted, sized
 
 
 @pytest.fixture
@@ -203,8 +204,14 @@ def test_wide_tables_are_narrowed_to_the_terminal_and_what_is_left_out_is_counte
 
 
 def test_numbers_of_things_read_well() -> None:
-    assert text_table.count(1, "row") == "1 row"
-    assert text_table.count(336_776, "row") == "336,776 rows"
+    assert counted(1, "row") == "1 row"
+    assert counted(336_776, "row") == "336,776 rows"
+    assert [sized(each) for each in (1, 999, 62_778_190, 999_999)] == [
+        "1 byte",
+        "999 bytes",
+        "62.8 MB",
+        "1 MB",
+    ]
 
 
 HEAD = "year,month,dep_time,tailnum\n"

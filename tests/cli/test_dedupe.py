@@ -20,7 +20,7 @@ def uri(tmp_path: Path) -> str:
 
 def test_duplicates_are_counted_without_being_touched(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dedupe", uri, "--on", "id", "--dry-run"]) == 0
-    assert capsys.readouterr().out == "1 keys stand in 3 rows, 2 too many, such as id = 1\n"
+    assert capsys.readouterr().out == "1 key stands in 3 rows, 2 too many, such as id = 1\n"
     assert lance.dataset(uri).version == 1
     assert main(["dedupe", uri, "--on", "id, v", "--dry-run"]) == 0
     assert capsys.readouterr().out == "no key stands twice\n"
@@ -32,7 +32,7 @@ def test_all_but_one_row_of_each_key_are_deleted(
 ) -> None:
     assert main(["dedupe", uri, "--on", "id", "--keep", keep]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("version 2: deleted 2 rows of 1 keys")
+    assert shown.startswith("version 2: deleted 2 rows of 1 key")
     assert sorted(lance.dataset(uri).to_table()["v"].to_pylist()) == sorted([2, value])
     assert main(["dedupe", uri, "--on", "id"]) == 0
     assert capsys.readouterr().out == "no key stands twice; nothing was changed\n"

@@ -22,8 +22,8 @@ from tiltyard.table.cleanup.select import (
     Survey,
     Version,
     select,
-    span_text,
 )
+from tiltyard.table.wording import span_text
 
 NOW = 1_000 * DAY_NS
 HARD = Policy(older_than_ns=0, refuse_tagged=False)

@@ -37,18 +37,20 @@ def test_everything_at_once_and_what_was_done_is_said(tmp_path: Path, peer: Peer
     table.create_index("id")
     table.append({"id": [100], "v": ["y"]})
     table.delete("id = 5")
-    report = table.optimize(older_than=0)
+    report = table.optimize(older_than="0s")
     assert report.ok
     said = summaries(report)
     assert said[COMPACTION].startswith("7 fragments became 2") or said[COMPACTION].startswith("6 fragments")
-    assert said[INDICES] == "id_idx brought up to date"
+    assert said[INDICES] == "id_idx brought up to date; run again: 2 fragments can be joined now"
     assert "versions and" in said[CLEANUP]
     assert report.after == table.version
     assert [each["version"] for each in table.history()] == [table.version]
     assert sorted(table.to_arrow()["id"].to_pylist()) == sorted(set(range(60)) - {5} | {100})
     assert peer("lance.dataset(p).count_rows('id > 50')", p=str(tmp_path)) == 10
-    again = table.optimize(older_than=0)
+    again = table.optimize(older_than="0s")
     assert again.ok
+    assert summaries(again)[COMPACTION].startswith("2 fragments became 1")
+    assert "run again" not in str(again)
     assert str(again).count("\n") == 3
 
 
@@ -63,7 +65,7 @@ def test_a_step_that_fails_does_not_keep_the_others_from_their_work(
         raise StoreError("the disk is full")
 
     monkeypatch.setattr(optimize_module, "compact", full)
-    report = table.optimize(older_than=0)
+    report = table.optimize(older_than="0s")
     assert not report.ok
     assert [step.name for step in report.failed] == [COMPACTION]
     assert isinstance(report.failed[0].error, StoreError)

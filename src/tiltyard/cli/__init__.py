@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TextIO
+from typing import Any, TextIO
 
 from tiltyard import __version__
-from tiltyard.errors import TiltyardError
+from tiltyard.errors import TiltyardError, without_prefix
 
 FAILED = 1
 INTERRUPTED = 130
@@ -81,7 +81,8 @@ def _failed(message: str) -> int:
     """Tell an error; what a name or a value in it could do to the terminal is escaped."""
     from tiltyard.cli.text_table import escaped
 
-    print("tiltyard: " + "\n".join(map(escaped, message.split("\n"))), file=sys.stderr)
+    told = without_prefix(message).split("\n")
+    print("tiltyard: " + "\n".join(map(escaped, told)), file=sys.stderr)
     return FAILED
 
 
@@ -91,11 +92,19 @@ def _silence(stream: TextIO) -> None:
         stream.close()
 
 
+class _Parser(argparse.ArgumentParser):
+    """Each command tells of its own unknown options, under its own usage."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unknown: {' '.join(unknown)}; {self.prog} --help lists what there is")
+        return found, unknown
+
+
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
     """The parser with every command named, and the arguments of the chosen one."""
-    parser = argparse.ArgumentParser(
-        prog="tiltyard", description="The open Lance lakehouse in Python.", add_help=False
-    )
+    parser = _Parser(prog="tiltyard", description="The open Lance lakehouse in Python.", add_help=False)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     options = parser.add_argument_group("options")
     options.add_argument("-h", "--help", action="help", help="show this help and exit")

@@ -18,6 +18,30 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
+def positive_number(text: str) -> int:
+    """A number that is at least 1, for `type=` of an argument."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return int(text)
+
+
+def add_age(parser: argparse.ArgumentParser, default: str | None, told: str) -> None:
+    """What a cleanup goes by."""
+    parser.add_argument(
+        "--older-than",
+        metavar="SPAN",
+        default=default,
+        help=f"remove only versions older than this, such as 7d or 1h (default: {told})",
+    )
+    parser.add_argument(
+        "--retain",
+        "--retain-versions",
+        metavar="N",
+        type=positive_number,
+        help="keep the newest N versions, whatever their age",
+    )
+
+
 def version_of(arguments: argparse.Namespace) -> int | str | None:
     """The version asked for: a number, a tag, or None for the newest."""
     at: str | None = arguments.at

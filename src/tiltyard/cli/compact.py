@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from tiltyard.cli.arguments import whole_number
-from tiltyard.cli.text_table import count
+from tiltyard.table.wording import counted
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What `optimize` knows, too."""
     parser.add_argument(
-        "--target-rows", metavar="N", type=whole_number, help="rows of a full file (default: 1,048,576)"
+        "--target-rows",
+        "--target-rows-per-fragment",
+        metavar="N",
+        type=whole_number,
+        help="rows of a full file (default: 1,048,576)",
     )
     parser.add_argument(
         "--max-source-bytes", metavar="N", type=whole_number, help="read at most so many bytes of data files"
@@ -42,33 +46,29 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
 def run(arguments: argparse.Namespace) -> int:
     import tiltyard.lance as lance
     from tiltyard.cli.text_table import escaped
+    from tiltyard.cli.upkeep_plan import planned_compaction
     from tiltyard.dataset.compaction import Compaction
 
     dataset = lance.dataset(arguments.uri)
     options: Any = {**options_of(arguments), "defer_index_remap": arguments.defer_index_remap or None}
     plan = Compaction.plan(dataset, options)
-    fragments = sum(len(task.fragments) for task in plan.tasks)
-    rows = sum(each.num_rows for task in plan.tasks for each in task.fragments)
     if arguments.dry_run:
-        print(
-            f"would rewrite {count(fragments, 'fragment')} ({count(rows, 'row')}) in "
-            f"{count(len(plan.tasks), 'task')}"
-        )
+        print(planned_compaction(plan))
     else:
         with ProgressLine("rows rewritten") as told:
             metrics = Compaction.execute(dataset, options, progress=told)
         if not metrics.fragments_removed:
-            print(f"nothing to compact in {count(len(dataset.get_fragments()), 'fragment')}")
+            print(f"nothing to compact in {counted(len(dataset.get_fragments()), 'fragment')}")
         else:
             print(
-                f"{count(metrics.fragments_removed, 'fragment')} became {metrics.fragments_added:,}; "
+                f"{counted(metrics.fragments_removed, 'fragment')} became {metrics.fragments_added:,}; "
                 f"version {dataset.version}"
             )
     for index, left in plan.held_back().items():
         print(
             escaped(
-                f"{count(left, 'fragment')} stay as they are for index {index!r}, which cannot be carried "
-                "over here; --defer-index-remap compacts them, too"
+                f"{counted(left, 'fragment')} {'stays as it is' if left == 1 else 'stay as they are'} for "
+                f"index {index!r}, which cannot be carried over here; --defer-index-remap compacts them, too"
             )
         )
     return 0

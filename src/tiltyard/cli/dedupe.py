@@ -23,6 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     import tiltyard.lance as lance
+    from tiltyard.table.wording import counted
 
     dataset = lance.dataset(arguments.uri)
     on = None
@@ -35,14 +36,19 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             more = found["num_rows"] - found["num_keys"]
             keys, rows = found["num_keys"], found["num_rows"]
-            print(f"{keys} keys stand in {rows} rows, {more} too many, such as {found['example']}")
+            stand = "stands" if keys == 1 else "stand"
+            print(
+                f"{counted(keys, 'key')} {stand} in {counted(rows, 'row')}, {more:,} too many, such as "
+                f"{found['example']}"
+            )
         return 0
     done = dataset.dedupe(on, keep=arguments.keep)
     if not done["num_keys"]:
         print("no key stands twice; nothing was changed")
     else:
         print(
-            f"version {dataset.version}: deleted {done['num_deleted_rows']} rows of {done['num_keys']} keys "
-            f"that stood more than once; the {arguments.keep} of each stays"
+            f"version {dataset.version}: deleted {counted(done['num_deleted_rows'], 'row')} of "
+            f"{counted(done['num_keys'], 'key')} that stood more than once; the {arguments.keep} of each "
+            "stays"
         )
     return 0

@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Sequence
 
 from tiltyard.cli.arguments import add_table, version_of
-from tiltyard.cli.text_table import count, escaped
+from tiltyard.cli.text_table import escaped
+from tiltyard.table.wording import counted, sized
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(dataset.uri)
     print(f"version    {dataset.version}" + _newest(dataset.version, dataset.latest_version))
     print(f"rows       {dataset.count_rows():,}" + (f" ({deleted:,} more are deleted)" if deleted else ""))
-    print(f"fragments  {len(fragments):,} ({count(len(files), 'data file')}{_bytes(files)})")
+    print(f"fragments  {len(fragments):,} ({counted(len(files), 'data file')}{_bytes(files)})")
     print("columns")
     names = [escaped(field.name) for field in dataset.schema]
     width = max(map(len, names), default=0)
@@ -37,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         columns = ", ".join(map(escaped, index.field_names))
         print(
             f"  {escaped(index.name)}  {index.index_type} on {columns}"
-            + (f" ({count(rest, 'row')} not indexed)" if rest else "")
+            + (f" ({counted(rest, 'row')} not indexed)" if rest else "")
         )
     return 0
 
@@ -50,4 +51,4 @@ def _bytes(files: Sequence[object]) -> str:
     sizes = [getattr(file, "file_size_bytes", None) for file in files]
     if not sizes or None in sizes:
         return ""
-    return f", {sum(size for size in sizes if size is not None):,} bytes"
+    return f", {sized(sum(size for size in sizes if size is not None))}"

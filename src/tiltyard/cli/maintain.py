@@ -18,13 +18,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     parser.description = (
         f"Keep a table within its limits: at most {MAX_SMALL_FILES} small files, at most {MAX_UNINDEXED} "
-        "fragments that an index does not know, no versions older than 7 days. A pass touches at most "
+        "fragments that an index does not know, no versions older than 7 days (they are removed, unless a "
+        "tag names them, and cannot be read again; --dry-run tells which). A pass touches at most "
         f"{PASS_BYTES // MIB:,} MiB; what is left is for the next one. Ends with Ctrl-C, after the pass that "
         "runs."
     )
     parser.add_argument("uri", help="directory or URI of the table")
     parser.add_argument(
         "--once", action="store_true", help="one pass, then end; fails if a step of it failed"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="tell what a pass would do and remove, and change nothing"
     )
     parser.add_argument(
         "--interval",
@@ -71,6 +75,11 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.pass_mib * MIB,
     )
     dataset = lance.dataset(arguments.uri)
+    if arguments.dry_run:
+        from tiltyard.cli.upkeep_plan import planned_upkeep
+
+        print(planned_upkeep(dataset, {}, older_than=arguments.older_than, limits=limits))
+        return 0
     if arguments.once:
         report = maintainer(dataset, interval=arguments.interval, limits=limits).run_once()
         _tell(report)
@@ -87,12 +96,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _tell(outcome: OptimizeReport | Exception) -> None:
     """One pass, in a few lines."""
-    from datetime import datetime
-
     from tiltyard import runtime
-    from tiltyard.cli.text_table import escaped
+    from tiltyard.cli.text_table import escaped, local_time
 
     text = str(outcome) if not isinstance(outcome, Exception) else f"{type(outcome).__name__}: {outcome}"
     first, *rest = text.split("\n")
-    now = datetime.fromtimestamp(runtime.now_ns() / 1e9)
-    print("\n".join(map(escaped, [f"{now:%Y-%m-%d %H:%M:%S} {first}", *rest])), flush=True)
+    print("\n".join(map(escaped, [f"{local_time(runtime.now_ns())} {first}", *rest])), flush=True)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import argparse
 
-from tiltyard.cli.arguments import whole_number
+from tiltyard.cli.arguments import add_age
 from tiltyard.cli.compact import ProgressLine, add_options, options_of
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Join small files, bring indices up to date, and remove versions older than 7 days (--older-than) "
+        "that no tag names: they cannot be read again. --dry-run tells what would be done."
+    )
     parser.add_argument("uri", help="directory or URI of the table")
     add_options(parser)
+    add_age(parser, "7d", "7d")
     parser.add_argument(
-        "--older-than",
-        metavar="SPAN",
-        default="7d",
-        help="remove versions older than this, such as 7d or 1h (default: 7 days)",
-    )
-    parser.add_argument(
-        "--retain", metavar="N", type=whole_number, help="keep the newest N versions, whatever their age"
+        "--dry-run", action="store_true", help="tell what would be done and removed, and change nothing"
     )
 
 
@@ -27,6 +26,13 @@ def run(arguments: argparse.Namespace) -> int:
     from tiltyard.cli.text_table import escaped
     from tiltyard.dataset.upkeep import optimize
 
+    if arguments.dry_run:
+        from tiltyard.cli.upkeep_plan import planned_upkeep
+
+        options = options_of(arguments)
+        dataset = lance.dataset(arguments.uri)
+        print(planned_upkeep(dataset, options, older_than=arguments.older_than, retain=arguments.retain))
+        return 0
     with ProgressLine("rows rewritten") as told:
         report = optimize(
             lance.dataset(arguments.uri),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tiltyard.cli.text_table import lines, terminal_width
+from tiltyard.cli.text_table import lines, local_time, terminal_width
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +51,7 @@ def _show(tags: Any) -> None:
             "tag": name,
             "version": tag["version"],
             "branch": tag["branch"] or "main",
-            "changed": None if tag["updated_at"] is None else f"{tag['updated_at']:%Y-%m-%d %H:%M:%S}",
+            "changed": None if tag["updated_at"] is None else local_time(tag["updated_at"]),
         }
         for name, tag in tags.list_ordered("asc")
     ]

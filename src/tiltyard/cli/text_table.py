@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import unicodedata
+from collections.abc import Container
+from datetime import datetime
 
 import pyarrow as pa
+
+from tiltyard.table.wording import NS_PER_SECOND, counted
 
 WIDEST = 40  # columns of a terminal that one cell may take
 NARROWEST = 6  # and those that it keeps where many cells share a line
 GAP = "  "
 
 
-def lines(table: pa.Table, width: int | None = None) -> list[str]:
-    """Head line and rows, columns aligned; numbers to the right, long values cut with an ellipsis.
+def lines(table: pa.Table, width: int | None = None, right: Container[str] = ()) -> list[str]:
+    """Head line and rows, columns aligned; numbers, and columns named in `right`, to the right, long
+    values cut with an ellipsis.
 
     `width`: columns of the terminal, None without a limit. Wide columns are narrowed to fit; where that is
     not enough, the last ones are left out and counted. Control characters are escaped.
@@ -25,16 +29,24 @@ def lines(table: pa.Table, width: int | None = None) -> list[str]:
         widths = _fitted(widths, width)
     shown = []
     for cells, room, field in zip(columns, widths, table.schema, strict=False):
-        right = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-        shown.append([_padded(_cut(cell, room), room, right) for cell in cells])
+        is_number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
+        to_right = is_number or field.name in right
+        shown.append([_padded(_cut(cell, room), room, to_right) for cell in cells])
     told = [GAP.join(row).rstrip() for row in zip(*shown, strict=True)]
     left_out = len(columns) - len(widths)
-    return [*told, f"({count(left_out, 'more column')})"] if left_out else told
+    return [*told, f"({counted(left_out, 'more column')})"] if left_out else told
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal that standard output is; None where it is none."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    """Columns of the terminal that standard output is, or of `COLUMNS`; None where there is neither."""
+    return shutil.get_terminal_size((0, 0)).columns or None
+
+
+def local_time(moment: datetime | int) -> str:
+    """A time, or ns since the epoch, as local time to the second, with its offset from UTC."""
+    if isinstance(moment, int):
+        moment = datetime.fromtimestamp(moment // NS_PER_SECOND)
+    return moment.astimezone().isoformat(sep=" ", timespec="seconds")
 
 
 def escaped(text: str) -> str:
@@ -49,8 +61,14 @@ def _cells(name: str, column: pa.ChunkedArray) -> list[str]:
 
 
 def _cell(value: object) -> str:
-    text = "-" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+    text = "-" if value is None else _number(value) if isinstance(value, float) else str(value)
     return _cut(escaped(text), WIDEST)
+
+
+def _number(value: float) -> str:
+    """Six digits, and always seen to be no whole number's column: `61.0`."""
+    text = f"{value:.6g}"
+    return f"{text}.0" if text.lstrip("-").isdecimal() else text
 
 
 def _width(text: str) -> int:
@@ -90,8 +108,3 @@ def _fitted(widths: list[int], width: int) -> list[int]:
     while sum(found) > room and max(found) > NARROWEST:
         found[found.index(max(found))] -= 1
     return found
-
-
-def count(number: int, noun: str) -> str:
-    """`1 row`, `2,000 rows`."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")

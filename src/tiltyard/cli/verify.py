@@ -10,7 +10,8 @@ import sys
 
 from tiltyard.cli import FAILED
 from tiltyard.cli.arguments import version_of
-from tiltyard.cli.text_table import count, escaped
+from tiltyard.cli.text_table import escaped
+from tiltyard.table.wording import counted
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,11 +30,11 @@ def run(arguments: argparse.Namespace) -> int:
     report = verify_places(arguments.uri, version_of(arguments), checksums=arguments.checksums)
     for finding in report.findings:
         print(escaped(str(finding)))
-    looked = f"{count(report.versions, 'version')}, {count(report.files, 'file')}"
+    looked = f"{counted(report.versions, 'version')}, {counted(report.files, 'file')}"
     if arguments.checksums:
-        looked += f"; checksums of {count(report.checksummed, 'data file')} compared"
+        looked += f"; checksums of {counted(report.checksummed, 'data file')} compared"
         if report.unsummed:
-            looked += f", {count(report.unsummed, 'data file')} without any"
-    wrong = count(len(report.findings), "finding") if report.findings else "nothing is wrong"
+            looked += f", {counted(report.unsummed, 'data file')} without any"
+    wrong = counted(len(report.findings), "finding") if report.findings else "nothing is wrong"
     print(f"{looked}: {wrong}", file=sys.stderr if report.findings else sys.stdout)
     return FAILED if report.findings else 0

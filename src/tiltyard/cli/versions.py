@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from tiltyard.cli.arguments import whole_number
@@ -17,7 +16,8 @@ if TYPE_CHECKING:
     from tiltyard.table.versions import VersionLocation
 
 DEFAULT_SHOWN = 20  # versions
-NS_PER_SECOND = 1e9
+FIRST_VERSION = 1
+RESERVED = "(numbers for the files of a compaction)"
 DAMAGED = "(damaged)"
 UNSUPPORTED = "(unsupported)"
 
@@ -37,9 +37,10 @@ def run(arguments: argparse.Namespace) -> int:
     import pyarrow as pa
 
     import tiltyard.lance as lance
-    from tiltyard.cli.text_table import count, lines, terminal_width
+    from tiltyard.cli.text_table import lines, terminal_width
     from tiltyard.dataset.handle import open_root, session_of
     from tiltyard.table.versions import list_versions
+    from tiltyard.table.wording import counted
 
     store, session = open_root(arguments.uri, None), session_of(None)
     locations = list_versions(store)
@@ -47,10 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
         lance.dataset(arguments.uri)  # says what is there instead
     chosen = locations[-arguments.newest :] if arguments.newest else locations
     if len(chosen) < len(locations):
-        older = count(len(locations) - len(chosen), "older version")
+        older = counted(len(locations) - len(chosen), "older version")
         print(f"({older}: --newest 0 shows all)", file=sys.stderr)
     found = [row for row in (_row(store, session, each) for each in chosen) if row is not None]
-    print("\n".join(lines(pa.Table.from_pylist(found), terminal_width())))
+    print("\n".join(lines(pa.Table.from_pylist(found), terminal_width(), right=("rows",))))
     return 0
 
 
@@ -69,36 +70,42 @@ def _row(store: Store, session: Session, location: VersionLocation) -> dict[str,
 
 
 def _described(snapshot: Snapshot) -> dict[str, Any]:
+    from tiltyard.cli.text_table import local_time
+
     try:
         transaction = snapshot.transaction()
     except UnsupportedFeature:  # an operation of a later format
         transaction = None
+    operation = None if transaction is None else transaction.name
+    message = "" if transaction is None else _message(transaction.properties)
+    if operation == "Overwrite" and snapshot.version == FIRST_VERSION:
+        operation = "Create"
+    if operation == "ReserveFragments" and not message:
+        message = RESERVED
     return {
         "version": snapshot.version,
-        "time": _time(snapshot.manifest.timestamp_ns),
-        "rows": snapshot.manifest.num_rows,
-        "operation": None if transaction is None else transaction.name,
-        "message": "" if transaction is None else _message(transaction.properties),
+        "time": local_time(snapshot.manifest.timestamp_ns),
+        "rows": f"{snapshot.manifest.num_rows:,}",
+        "operation": operation,
+        "message": message,
     }
 
 
 def _marked(store: Store, location: VersionLocation, mark: str, error: Exception) -> dict[str, Any] | None:
     """A version that cannot be read, with the time of its file."""
+    from tiltyard.cli.text_table import local_time
+
     try:
         moment = store.stat(location.path).mtime_ns
     except ObjectNotFound:
         return None
     return {
         "version": location.version,
-        "time": _time(moment),
+        "time": local_time(moment),
         "rows": None,
         "operation": mark,
         "message": str(error),
     }
-
-
-def _time(ns: int) -> str:
-    return f"{datetime.fromtimestamp(ns / NS_PER_SECOND):%Y-%m-%d %H:%M:%S.%f}"
 
 
 def _message(properties: Any) -> str:

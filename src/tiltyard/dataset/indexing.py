@@ -61,6 +61,11 @@ class IndexDescription:
         """How many segments there are."""
         return len(self.segments)
 
+    def __str__(self) -> str:
+        rest = f", {self.num_rows_unindexed:,} rows not indexed" if self.num_rows_unindexed else ""
+        columns = ", ".join(self.field_names)
+        return f"{self.name}: {self.index_type} on {columns}, {self.num_rows_indexed:,} rows indexed{rest}"
+
 
 def describe(snapshot: Snapshot) -> list[IndexDescription]:
     """The indices of a version, by name."""

@@ -1,13 +1,15 @@
 """Python values as Arrow: dicts of columns, rows as dicts.
 
-Keys are united in the order in which they first appear. Where a schema guides the conversion (the table's
-on an append, or one that the caller gives), values take its types if nothing of them is lost, and keys that
-it does not have are refused.
+Keys are united in the order in which they first appear. A matrix (2-D array of numbers) is a column of
+vectors: lists of a fixed size, unless a schema says otherwise. Where a schema guides the conversion (the
+table's on an append, or one that the caller gives), values take its types if nothing of them is lost, and
+keys that it does not have are refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from datetime import date, datetime, time
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +20,8 @@ from tiltyard.errors import InvalidInput, SchemaMismatch, nearest
 
 JSON_NAMES = (b"arrow.json", b"lance.json")
 MAX_NAMES_SHOWN = 8
+NUMBERS = "iuf"
+"""Kinds of NumPy types whose matrices are vectors."""
 
 _CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
@@ -129,7 +133,9 @@ def _column(name: str, values: Any, guide: Any) -> Any:
         if hasattr(values, "__arrow_c_stream__"):
             return pa.chunked_array(values)
         if getattr(values, "ndim", 1) == 2:
-            values = list(values)  # a matrix: a list for each row
+            if field is None and values.dtype.kind in NUMBERS and values.shape[1]:
+                return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
+            values = list(values)  # a list for each row
         elif not hasattr(values, "__len__"):
             values = list(values)
         if field is None or _holds_json(field):
@@ -143,6 +149,8 @@ def _guided(name: str, values: Any, field: Any) -> Any:
     wanted = field.type
     if isinstance(wanted, pa.BaseExtensionType):
         wanted = wanted.storage_type
+    if types.is_timestamp(wanted):
+        values = _times(name, values, wanted)
     try:
         column = pa.array(values, type=wanted)
     except _CONVERSION_ERRORS as error:
@@ -155,6 +163,28 @@ def _guided(name: str, values: Any, field: Any) -> Any:
     if problem is not None:
         raise SchemaMismatch(problem)
     return column
+
+
+def _times(name: str, values: Any, wanted: Any) -> Any:
+    """Python values for a column of timestamps: dates are the midnights that they begin with. Raises
+    `SchemaMismatch` for dates where the column has a time zone, and for text.
+    """
+    if hasattr(values, "dtype") and values.dtype != object:
+        return values
+    values = list(values)
+    if any(isinstance(value, str) for value in values):
+        raise SchemaMismatch(
+            f"column {name!r}: text is no {wanted}; give datetime values, as in "
+            "datetime.fromisoformat('2026-01-31 12:00')"
+        )
+    if not any(type(value) is date for value in values):
+        return values
+    if wanted.tz is not None:
+        raise SchemaMismatch(
+            f"column {name!r}: a date is no {wanted}, as midnight differs by zone; give datetime values "
+            "with a time zone"
+        )
+    return [datetime.combine(value, time()) if type(value) is date else value for value in values]
 
 
 def _holds_json(field: Any) -> bool:

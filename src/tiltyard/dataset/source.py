@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from tiltyard.dataset import arguments
+from tiltyard.dataset.merge_source import is_held
 from tiltyard.dataset.rows import looks_like_columns, refuse_unknown, table_of_columns, table_of_rows
 from tiltyard.errors import InvalidInput, SchemaMismatch
 
@@ -40,8 +41,9 @@ def read_source(data: Any, schema: Any = None, table: Any = None) -> Read:
 
     `schema`: what the caller says that the data shall have; the data is brought to it, columns that it does
     not have are refused, nullable ones that the data lacks are filled with nulls. `table`: the schema of
-    the table that is appended to; it guides Python values, which have no type of their own. Raises
-    `InvalidInput` for what is not data and for data without a schema, `SchemaMismatch`.
+    the table that is appended to; it guides Python values, which have no type of their own, and columns
+    without any value, whose type says nothing (where all of the data is at hand). Raises `InvalidInput` for
+    what is not data and for data without a schema, `SchemaMismatch`.
     """
     if schema is not None and not isinstance(schema, pa.Schema):
         schema = _as_schema(schema)
@@ -50,6 +52,7 @@ def read_source(data: Any, schema: Any = None, table: Any = None) -> Read:
     batches = _only_batches(batches)
     if schema is None:
         if table is not None:
+            found, batches = _valueless_as(table, data, found, batches)
             _refuse_gaps(data, found, table)
         return found, batches
     refuse_unknown(found.names, schema)
@@ -170,6 +173,38 @@ def _from_pandas(frame: Any) -> Any:
         return pa.Table.from_pandas(frame, preserve_index=named)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InvalidInput(f"the frame cannot be brought to Arrow: {error}") from error
+
+
+def _valueless_as(table: Any, data: Any, found: Any, batches: Iterator[Any]) -> Read:
+    """The data with columns that hold nulls only in the table's types; frames give such a column any type
+    (pandas: float64 for texts). Of streams nobody knows it in time: they are left as they are.
+    """
+    others = [
+        at
+        for at, field in enumerate(found)
+        if (place := table.get_field_index(field.name)) >= 0
+        and not field.type.equals(table.field(place).type)
+    ]
+    if not others or not is_held(data):
+        return found, batches
+    parts = list(batches)
+    if not all(part.schema.equals(found) for part in parts):
+        return found, iter(parts)
+    schema = found
+    for at in others:
+        if all(part.column(at).null_count == part.num_rows for part in parts):
+            name = found.field(at).name
+            schema = schema.set(at, pa.field(name, table.field(name).type))
+    if schema is found:
+        return found, iter(parts)
+    settled = []
+    for part in parts:
+        columns = [
+            column if kept.equals(field) else pa.nulls(part.num_rows, field.type)
+            for column, kept, field in zip(part.columns, found, schema, strict=True)
+        ]
+        settled.append(pa.RecordBatch.from_arrays(columns, schema=schema))
+    return schema, iter(settled)
 
 
 def _refuse_gaps(data: Any, found: Any, table: Any) -> None:

@@ -272,7 +272,7 @@ def cast_array(array: pa.Array, node: Cast) -> pa.Array:
     except pa.ArrowInvalid as error:
         if not node.lenient:
             raise _failed(node, error) from error
-        return _cast_leniently(array, node.type, run)
+        return _cast_leniently(_without_misfits(array, node.type), node.type, run)
 
 
 def _temporal_text(array: pa.Array) -> pa.Array:
@@ -295,6 +295,8 @@ def _temporal_text(array: pa.Array) -> pa.Array:
 
 def _stepping_stone(source: pa.DataType, target: pa.DataType) -> pa.DataType | None:
     """The type to pass through where Arrow has no direct cast, or one that asks for more room than needed."""
+    if pa.types.is_decimal(source) and pa.types.is_floating(target):
+        return pa.float64()  # Arrow's way to narrower floats is off by one in the last place
     if not pa.types.is_integer(source):
         return None
     if pa.types.is_temporal(target) and dtype_of(target) != dtype_of(source):
@@ -309,6 +311,31 @@ def _times(array: pa.Array) -> pa.Array:
     except Mismatch as error:
         raise pa.ArrowInvalid(str(error)) from error
     return pa.array(found, pa.time64("ns"))
+
+
+_WHOLE = r"^[+-]?(\d+|0[xX][0-9a-fA-F]+)$"
+_NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:nan|inf|infinity))$"
+
+
+def _without_misfits(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """The values, null where one plainly does not fit: to try them one by one is slow."""
+    import pyarrow.compute as pc
+
+    source, kind = kind_of(array.type), kind_of(target)
+    if source is Kind.TEXT and kind.is_number:
+        keep = pc.match_substring_regex(array, _WHOLE if kind is Kind.INT else _NUMBER)
+    elif source is Kind.FLOAT and kind in (Kind.INT, Kind.DECIMAL):
+        if kind is Kind.INT:
+            bounds = np.iinfo(dtype_of(target))
+            low, high = float(bounds.min), float(bounds.max)
+        else:
+            high = 10.0 ** (target.precision - target.scale)
+            low = -high
+        values = array.cast(pa.float64())
+        keep = pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
+    else:
+        return array
+    return pc.if_else(keep, array, pa.scalar(None, array.type))
 
 
 def _cast_leniently(array: pa.Array, target: pa.DataType, run: Callable[[pa.Array], pa.Array]) -> pa.Array:

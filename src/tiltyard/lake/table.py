@@ -12,7 +12,7 @@ from tiltyard.dataset import LanceDataset, arguments, write_dataset
 from tiltyard.dataset.handle import LATEST, seconds_of
 from tiltyard.errors import InvalidInput, TableAlreadyExists, TiltyardError
 from tiltyard.lake.scan import Scan
-from tiltyard.table.nearest.query import DEFAULT_K
+from tiltyard.table.nearest.query import DEFAULT_K, MAKE_VECTORS
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -193,7 +193,9 @@ class Table:
         """
         self._refuse_pinned("update")
         if where is None:
-            raise InvalidInput("update changes the rows that where= finds: give where='true' to change all rows")
+            raise InvalidInput(
+                "update changes the rows that where= finds: give where='true' to change all rows"
+            )
         return self._ds.update(updates, where)["num_rows_updated"]
 
     def create_index(self, column: str, *, name: str | None = None, replace: bool = True) -> None:
@@ -222,7 +224,11 @@ class Table:
     @property
     def unique_key(self) -> list[str] | None:
         """The columns whose values together stand in at most one row; None where none are declared."""
-        return self._ds.unique_key
+        from tiltyard.table.unique import unique_key
+
+        snapshot = self._ds._snapshot
+        key = unique_key(snapshot.schema, snapshot.manifest.config)
+        return None if key is None else list(key.names)
 
     def set_unique_key(self, on: str | Sequence[str] | None) -> None:
         """Declare a column, or several, unique: from then on what would write a key twice raises
@@ -231,7 +237,17 @@ class Table:
         `dedupe`; `FieldNotFound`.
         """
         self._refuse_pinned("set_unique_key")
-        self._ds.set_unique_key(on)
+        from tiltyard.table.merge.keys import resolve_key
+        from tiltyard.table.unique import UNIQUE
+
+        names = arguments.texts("on", [on] if isinstance(on, str) else [] if on is None else on)
+        if on is not None:
+            resolve_key(self._ds._snapshot.schema, names)
+        if on is not None and (not names or any("," in name for name in names)):
+            raise InvalidInput(
+                f"a unique key is one column or several, without commas in names; found {on!r}"
+            )
+        self._ds.update_config({UNIQUE: ",".join(names) if names else None})
 
     # -- upkeep ----------------------------------------------------------------------------------
 
@@ -347,7 +363,9 @@ class Table:
         found = [field.name for field in self.schema if pa.types.is_fixed_size_list(field.type)]
         if len(found) != 1:
             there = ", ".join(found) or "none"
-            raise InvalidInput(f"name the column to search; columns of vectors in {self.uri}: {there}")
+            lists = [field.name for field in self.schema if pa.types.is_list(field.type)]
+            hint = "" if found or not lists else f". {', '.join(lists)}: {MAKE_VECTORS}"
+            raise InvalidInput(f"name the column to search; columns of vectors in {self.uri}: {there}{hint}")
         return found[0]
 
     def take(self, rows: Any, columns: Columns = None) -> Any:

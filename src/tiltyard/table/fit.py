@@ -1,24 +1,29 @@
-"""How incoming data fits a table's schema: columns by name, missing nullable ones left out, types widened if
-safe.
+"""How incoming data fits a table's schema: columns by name, missing nullable ones left out, types changed
+where every value has an equal one in the table's type.
 
-The answer is a *fit*, made once per incoming schema; applying it to a batch copies nothing unless a type
-changes.
+One rule: a value comes out equal, or it is refused. Most pairs of types show that by themselves (`widens`);
+of others each value is looked at when it is converted (`may_hold`), such as whole numbers for a double. What
+could only be rounded, read from text or given a time zone is the caller's to ask for, with `schema=`. The
+answer is a *fit*, made once per incoming schema; applying it to a batch copies nothing unless a type changes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import types
 
-from tiltyard.errors import InvalidInput, SchemaMismatch, UnsupportedFeature
+from tiltyard.errors import InvalidInput, SchemaMismatch, UnsupportedFeature, nearest
 from tiltyard.format.schema import Field, Schema
 from tiltyard.format.version import FileVersion
 from tiltyard.table.projection import SYSTEM_FIELDS
 
 FLOAT_DIGITS = {16: 11, 32: 24, 64: 53}  # bits of an integer that a float of this width holds exactly
+CHECKED_FLOAT_BITS = 32
+"""Arrow checks integers that become floats of this width or more, and rounds those of less without a word."""
 UNIT_ORDER = ("s", "ms", "us", "ns")
 
 
@@ -97,8 +102,8 @@ def fit(table: Schema, arrow: Any) -> Fit:
         if fitted is not None:
             fields.append(fitted)
             sources.append(at)
-    known = {field.name for field in table.fields}
-    problems += [f"column {name!r} is not in the table" for name in arrow.names if name not in known]
+    known = [field.name for field in table.fields]
+    problems += [not_there(name, known) for name in arrow.names if name not in known]
     if problems:
         raise SchemaMismatch(f"{'; '.join(problems)}\n{side_by_side(table, arrow)}")
     schema = Schema(tuple(fields), table.metadata)
@@ -106,6 +111,12 @@ def fit(table: Schema, arrow: Any) -> Fit:
         field.arrow_type.equals(arrow.field(at).type) for field, at in zip(fields, sources, strict=True)
     )
     return Fit(schema, tuple(sources), unchanged)
+
+
+def not_there(name: str, known: Sequence[str]) -> str:
+    """What to say of a column that the table has not: also which names are like it."""
+    hint = nearest(name, known)
+    return f"column {name!r} is not in the table" + (f" ({hint})" if hint.startswith("nearest") else "")
 
 
 def _refuse_bad_names(arrow: Any) -> None:
@@ -148,10 +159,21 @@ def _fit_field(field: Field, given: Any, path: str, problems: list[str]) -> Fiel
             f"to a "
             "string column, or as lance.json with binary JSON in large_binary"
         )
-    if alike(kind, wanted) or widens(kind, wanted):
+    if alike(kind, wanted) or widens(kind, wanted) or may_hold(kind, wanted):
         return field
-    problems.append(f"column {path!r} has type {wanted}, the data has {given.type}")
+    problems.append(f"column {path!r} has type {wanted}, the data has {given.type}: {_advice(kind, wanted)}")
     return None
+
+
+def _advice(given: Any, wanted: Any) -> str:
+    """What to do about a type that does not fit."""
+    if types.is_timestamp(wanted) and (
+        types.is_date(given) or (types.is_timestamp(given) and (given.tz is None) != (wanted.tz is None))
+    ):
+        if wanted.tz is None:
+            return "take the time zone off first, as the table means its times (pandas: tz_localize(None))"
+        return f"say first which zone the times are of (pandas: tz_localize({wanted.tz!r}))"
+    return "convert it first, or let schema= do it, as in schema=table.schema"
 
 
 def _fit_struct(field: Field, kind: Any, path: str, problems: list[str]) -> Field | None:
@@ -236,6 +258,39 @@ def widens(given: Any, wanted: Any) -> bool:
     return False
 
 
+def may_hold(given: Any, wanted: Any) -> bool:
+    """Whether values of type `given` may have equal ones of type `wanted`; `convert` finds out, and refuses
+    those that have not.
+    """
+    if types.is_dictionary(wanted):
+        return _comes(given.value_type if types.is_dictionary(given) else given, wanted.value_type)
+    if types.is_dictionary(given):
+        return may_hold(given.value_type, wanted)
+    if types.is_integer(given) and types.is_floating(wanted):
+        return bool(wanted.bit_width >= CHECKED_FLOAT_BITS)
+    if types.is_timestamp(wanted):
+        if types.is_timestamp(given):
+            return (given.tz is None) == (wanted.tz is None)  # another zone shows the same instants
+        return bool(types.is_date(given) and wanted.tz is None)
+    if types.is_duration(wanted):
+        return bool(types.is_duration(given))
+    if types.is_time(wanted):
+        return bool(types.is_time(given))
+    if _is_list(given) and _is_list(wanted):
+        if types.is_fixed_size_list(given) and types.is_fixed_size_list(wanted):
+            return bool(given.list_size == wanted.list_size) and _comes(given.value_type, wanted.value_type)
+        return _comes(given.value_type, wanted.value_type)
+    return False
+
+
+def _comes(given: Any, wanted: Any) -> bool:
+    return alike(given, wanted) or widens(given, wanted) or may_hold(given, wanted)
+
+
+def _is_list(kind: Any) -> bool:
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
 def _integer_widens(given: Any, wanted: Any) -> bool:
     signed = types.is_signed_integer(given)
     digits = given.bit_width - signed
@@ -265,7 +320,8 @@ def _converted(array: Any, field: Field) -> Any:
         return convert(array, wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaMismatch(
-            f"column {field.name!r}: cannot bring {array.type} to {wanted}: {error}"
+            f"column {field.name!r}: cannot bring {array.type} to {wanted} without loss: {error}; "
+            "change the values first if they may be changed"
         ) from error
 
 
@@ -277,7 +333,9 @@ def plain(array: Any) -> Any:
 
 
 def convert(array: Any, wanted: Any) -> Any:
-    """The array as type `wanted`, which is alike or wider: structs by child name, lists by their items."""
+    """The array as type `wanted`, which is alike or may hold its values: structs by child name, lists by
+    their items. Raises `pa.ArrowInvalid` for a value that has no equal one.
+    """
     array = plain(array)
     if array.type.equals(wanted):
         return array
@@ -285,9 +343,13 @@ def convert(array: Any, wanted: Any) -> Any:
         children = [convert(array.field(array.type.get_field_index(each.name)), each.type) for each in wanted]
         mask = None if array.null_count == 0 else array.is_null()
         return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)
-    if types.is_dictionary(wanted) and types.is_dictionary(array.type):
+    if types.is_dictionary(wanted):
+        coded = array if types.is_dictionary(array.type) else array.dictionary_encode()
         return pa.DictionaryArray.from_arrays(
-            array.indices, array.dictionary, ordered=wanted.ordered, safe=False
+            coded.indices.cast(wanted.index_type),
+            convert(coded.dictionary, wanted.value_type),
+            ordered=wanted.ordered,
+            safe=False,
         )
     return array.cast(wanted)
 

@@ -26,7 +26,6 @@ from tiltyard.table.optimize import (
     OptimizeReport,
     Steps,
     clean_up,
-    counted,
     expiring,
     keep_up_indices,
     told_cleanup,
@@ -36,6 +35,7 @@ from tiltyard.table.optimize import (
 from tiltyard.table.plan import estimated_row_bytes
 from tiltyard.table.row_counts import live_rows
 from tiltyard.table.snapshot import open_latest
+from tiltyard.table.wording import counted
 
 if TYPE_CHECKING:
     from tiltyard.runtime import Event, Lock, Task

@@ -15,12 +15,13 @@ from tiltyard.errors import InvalidInput
 from tiltyard.table.cleanup.run import Cleaned, clean
 from tiltyard.table.cleanup.select import Policy
 from tiltyard.table.cleanup.survey import place_of
-from tiltyard.table.compact import Compacted, CompactionOptions, compact
+from tiltyard.table.compact import Compacted, CompactionOptions, compact, plan_compaction
 from tiltyard.table.compact.catch_up import catch_up_indices
 from tiltyard.table.compact.run import Progress
 from tiltyard.table.indexing import Optimized, optimize_indices
 from tiltyard.table.replanning import replanned
 from tiltyard.table.snapshot import open_latest
+from tiltyard.table.wording import counted, sized
 
 if TYPE_CHECKING:
     from tiltyard.session import Session
@@ -116,7 +117,11 @@ def optimize(
         done.run(
             INDICES,
             lambda: keep_up_indices(store, session, names),
-            lambda each: (bool(each.updated), told_indices(each)),
+            lambda each: (
+                bool(each.updated),
+                told_indices(each)
+                + _then(store, session, compaction, COMPACTION in done.facts and each.updated),
+            ),
         )
     if CLEANUP in wanted:
         done.run(CLEANUP, lambda: clean_up(store, session, policy, root), told_cleanup)
@@ -159,6 +164,18 @@ class Steps:
             self.facts.get(INDICES),
             self.facts.get(CLEANUP),
         )
+
+
+def _then(store: Store, session: Session, compaction: Mapping[str, Any] | None, asked: object) -> str:
+    """What the next run can join: fragments that an index knows and those that it does not stay apart, and
+    an upkeep of indices ends the difference.
+    """
+    if not asked:
+        return ""
+    snapshot = open_latest(store, session)
+    planned = plan_compaction(snapshot, CompactionOptions.of(compaction, snapshot.manifest.config))
+    fragments = sum(len(task.fragments) for task in planned.tasks)
+    return f"; run again: {counted(fragments, 'fragment')} can be joined now" if fragments else ""
 
 
 # -- the steps ---------------------------------------------------------------------------------------
@@ -220,13 +237,8 @@ def told_cleanup(done: Cleaned) -> tuple[bool, str]:
     else:
         text = (
             f"{counted(len(done.versions), 'version')} and {counted(files, 'file')} removed "
-            f"({counted(done.bytes_removed, 'byte')})"
+            f"({sized(done.bytes_removed)})"
         )
     if done.failed:
         text += f"; {counted(len(done.failed), 'file')} not deleted, left to the next cleanup"
     return bool(done.versions or files), text
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 row`, `2,000 rows`."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -98,6 +98,11 @@ class CleanupExplanation:
     versions: list[ExplainedVersion] = field(default_factory=list, repr=False)
     files: list[ExplainedFile] = field(default_factory=list, repr=False)
 
+    def __str__(self) -> str:
+        from tiltyard.table.cleanup.account import account
+
+        return "\n".join(account(self, all_shown_by="its field versions or files"))
+
 
 def explain(
     place: Place,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from tiltyard.errors import CleanupRefused, InvalidCleanup, VersionNotFound
 from tiltyard.format.names import VERSIONS_DIR, parse_manifest_name, parse_staged_manifest
 from tiltyard.table.cleanup.reachable import KIND_BY_FOLDER, Marked, NamedByVersions, key_of, kind_of
+from tiltyard.table.wording import span_text
 
 NS_PER_SECOND = 1_000_000_000
 DAY_NS = 86_400 * NS_PER_SECOND
@@ -332,15 +333,3 @@ def _file_fate(
 
 def _kind_by_folder(path: str) -> str | None:
     return KIND_BY_FOLDER.get(path.partition("/")[0])
-
-
-# -- wording -------------------------------------------------------------------------------------
-
-
-def span_text(ns: int) -> str:
-    """A span of time in its greatest whole unit: "7 days", "1 hour", "90 seconds"."""
-    for unit, name in ((DAY_NS, "day"), (3_600 * NS_PER_SECOND, "hour"), (60 * NS_PER_SECOND, "minute")):
-        if ns >= unit and ns % unit == 0:
-            return f"{ns // unit} {name}{'' if ns == unit else 's'}"
-    seconds = ns / NS_PER_SECOND
-    return f"{seconds:g} second{'' if seconds == 1 else 's'}"

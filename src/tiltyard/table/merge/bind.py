@@ -13,7 +13,7 @@ import pyarrow as pa
 from tiltyard.errors import FieldNotFound, SchemaMismatch
 from tiltyard.format.schema import Schema
 from tiltyard.table import assignments
-from tiltyard.table.fit import Fit, fit, side_by_side
+from tiltyard.table.fit import Fit, fit, not_there, side_by_side
 from tiltyard.table.merge.keys import Key, in_any_case, resolve_key
 from tiltyard.table.merge.settings import Matched, Settings, WriteMode, cannot_rewrite_columns
 from tiltyard.table.unique import unique_key
@@ -127,7 +127,8 @@ def _spelled(schema: Schema, name: str) -> str:
 def _refuse_unknown(schema: Schema, given: Any) -> None:
     unknown = [name for name in given.names if not schema.has_column(name)]
     if unknown:
-        problems = "; ".join(f"column {name!r} is not in the table" for name in unknown)
+        known = [field.name for field in schema.fields]
+        problems = "; ".join(not_there(name, known) for name in unknown)
         raise SchemaMismatch(f"{problems}\n{side_by_side(schema, given)}")
 
 

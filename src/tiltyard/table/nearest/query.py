@@ -21,6 +21,16 @@ QUERY_NUMBER = "query_index"
 """Name of the first result column of a search for several vectors: which of them (int32)."""
 
 DEFAULT_K = 10
+MAKE_VECTORS = (
+    "Lists whose lengths may differ are no vectors: write them with schema=pa.schema([("
+    "'name', pa.list_(pa.float32(), dimension)), ...]), or give the column as a 2-D array"
+)
+"""Advice for a column of lists."""
+MAKE_VECTORS = (
+    "Lists whose lengths may differ are no vectors: write them with schema=pa.schema([("
+    "'name', pa.list_(pa.float32(), dimension)), ...]), or give the column as a 2-D array"
+)
+"""Advice for a column of lists."""
 MAX_QUERIES = 4096
 """Vectors of one search."""
 MAX_K = (1 << 31) - 1
@@ -91,6 +101,7 @@ def bind(schema: Schema, asked: Nearest) -> VectorQuery:
             )
         raise WrongType(
             f"a search needs a column of vectors (fixed-size lists of numbers); {asked.column!r} is {kind}"
+            + (f". {MAKE_VECTORS}" if pa.types.is_list(kind) or pa.types.is_large_list(kind) else "")
         )
     item = kind.value_type
     dtype = _DTYPES.get(item)

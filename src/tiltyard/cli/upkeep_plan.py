@@ -1,0 +1,56 @@
+"""What `optimize` and `maintain` would do to a table as it stands, told without changing it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tiltyard.cli.text_table import escaped
+from tiltyard.table.wording import counted
+
+
+def planned_compaction(plan: Any) -> str:
+    """A plan of a compaction, in words."""
+    fragments = sum(len(task.fragments) for task in plan.tasks)
+    rows = sum(each.num_rows for task in plan.tasks for each in task.fragments)
+    if not fragments:
+        return "nothing to rewrite"
+    return (
+        f"would rewrite {counted(fragments, 'fragment')} ({counted(rows, 'row')}) in "
+        f"{counted(len(plan.tasks), 'task')}"
+    )
+
+
+def planned_upkeep(
+    dataset: Any,
+    options: Mapping[str, Any],
+    *,
+    older_than: str,
+    retain: int | None = None,
+    limits: Any = None,
+) -> str:
+    """The three steps, a line each. `limits` of a maintainer: what is within them would be left."""
+    from tiltyard.dataset.compaction import Compaction
+    from tiltyard.table.cleanup.account import account
+    from tiltyard.table.compact import CompactionOptions
+    from tiltyard.table.maintain import bounded_options, condition_of
+
+    snapshot = dataset._snapshot
+    given: Any = dict(options)
+    if limits is not None:
+        given |= bounded_options(snapshot, limits.pass_bytes)
+    condition = condition_of(snapshot, CompactionOptions.of(given, snapshot.manifest.config))
+    lines = [f"version {snapshot.version} as it stands; nothing is changed"]
+    if limits is not None and condition.small <= limits.small_files:
+        compaction = f"{counted(condition.small, 'small fragment')} (at most {limits.small_files:,}): left"
+    else:
+        compaction = planned_compaction(Compaction.plan(dataset, given))
+    lines.append(f"  compaction: {compaction}")
+    most = 0 if limits is None else limits.unindexed
+    beyond = {name: each[0] for name, each in condition.unindexed.items() if each[0] > most}
+    indices = ", ".join(f"{name} would take in {counted(left, 'fragment')}" for name, left in beyond.items())
+    lines.append(f"  indices: {escaped(indices) or 'up to date' + ('' if limits is None else ', or nearly')}")
+    explanation = dataset.explain_cleanup_old_versions(older_than, retain, error_if_tagged_old_versions=False)
+    told = account(explanation, all_shown_by="tiltyard cleanup --dry-run --files")
+    lines += [f"  cleanup: {escaped(told[0])}", *(f"    {escaped(each)}" for each in told[1:])]
+    return "\n".join(lines)
