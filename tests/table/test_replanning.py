@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,17 @@ import pytest
 
 import tiltyard.lance as lance
 from tiltyard import runtime
-from tiltyard.errors import IncompatibleTransaction, RetryableConflict, TooMuchContention, Winner
+from tiltyard.errors import (
+    IncompatibleTransaction,
+    RetryableConflict,
+    TooMuchContention,
+    VersionNotFound,
+    Winner,
+)
 from tiltyard.session import default_session
 from tiltyard.store import open_store
 from tiltyard.table.replanning import MAX_WAIT_SECONDS, replanned
+from tiltyard.table.scan import Scan, ScanRequest
 
 
 class Clock(runtime.Runtime):
@@ -71,6 +79,31 @@ def test_each_plan_begins_with_the_newest_version(path: str, clock: Clock) -> No
     assert seen == [1, 2, 3]
     assert len(clock.waits) == 2
     assert all(0 <= wait <= MAX_WAIT_SECONDS for wait in clock.waits)
+
+
+def test_a_version_that_a_cleanup_takes_while_it_is_read_is_left_for_the_newest(
+    path: str, clock: Clock
+) -> None:
+    seen: list[int] = []
+
+    def attempt(snapshot: Any) -> list[int]:
+        seen.append(snapshot.version)
+        if len(seen) == 1:
+            lance.write_dataset(pa.table({"id": [2]}), path, mode="overwrite")
+            lance.dataset(path).cleanup_old_versions(timedelta(0))
+        return Scan(snapshot, ScanRequest()).table()["id"].to_pylist()
+
+    assert run(path, attempt) == [2]
+    assert seen == [1, 2]
+
+
+def test_a_version_that_is_not_there_for_another_reason_is_told_at_once(path: str, clock: Clock) -> None:
+    def attempt(snapshot: Any) -> None:
+        raise VersionNotFound("version 7")
+
+    with pytest.raises(VersionNotFound, match="version 7"):
+        run(path, attempt)
+    assert not clock.waits
 
 
 def test_a_spent_number_of_plans_says_who_won_and_what_to_do(path: str, clock: Clock) -> None:

@@ -548,7 +548,7 @@ class _Commit:
             if hole is not None:
                 raise self._out_of_the_hole(location, hole)
             check_after(self.store, self.session, location, manifest, base, self._named())
-        except (StoreError, CorruptFile) as error:
+        except (StoreError, CorruptFile, TableNotFound, VersionNotFound, UnsupportedFeature) as error:
             raise OutcomeUnknown(
                 f"version {location.version} of {self.store.uri} was created by {self._named()}, but whether "
                 "it stands "

@@ -3,7 +3,8 @@
 A commit that met a *retryable* conflict lost its meaning where it was planned, not for good: rows that it
 moved were moved by another. The loop here plans and writes it anew, with a jittered wait that grows, so that
 those who met once do not meet in step again. Every update, delete and merge runs in it, and each begins with
-the newest version (case T08).
+the newest version (case T08). A plan whose version a cleanup took away while it was read is made anew too:
+the rows are in the newest one, which nobody takes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from tiltyard import runtime
-from tiltyard.errors import CommitConflict, RetryableConflict, TooMuchContention
+from tiltyard.errors import RetryableConflict, TooMuchContention, VersionNotFound
 from tiltyard.table.snapshot import open_latest
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def replanned(
     conflict_retries: int = CONFLICT_RETRIES,
     retry_seconds: float = RETRY_SECONDS,
 ) -> T:
-    """What `attempt` gives for the newest version; after a `RetryableConflict`, for the then newest, anew.
+    """What `attempt` gives for the newest version; after a `RetryableConflict`, or where a cleanup removed it
+    meanwhile, for the then newest, anew.
 
     `what` names the operation in messages ("update", "delete"). At most `conflict_retries` further plans,
     none begun once `retry_seconds` are over; then raises `TooMuchContention`, which names the commit that won
@@ -57,9 +59,12 @@ def replanned(
     tries = 0
     while True:
         began = runtime.monotonic()
+        snapshot = open_latest(store, session)
         try:
-            return attempt(open_latest(store, session))
-        except RetryableConflict as error:
+            return attempt(snapshot)
+        except (RetryableConflict, VersionNotFound) as error:
+            if isinstance(error, VersionNotFound) and store.exists(snapshot.location.path):
+                raise
             now = runtime.monotonic()
             if tries >= conflict_retries or now - started >= retry_seconds:
                 raise _given_up(store, what, tries + 1, now - started, error) from error
@@ -69,13 +74,17 @@ def replanned(
 
 
 def _given_up(
-    store: Store, what: str, tries: int, seconds: float, error: CommitConflict
+    store: Store, what: str, tries: int, seconds: float, error: RetryableConflict | VersionNotFound
 ) -> TooMuchContention:
-    won = "" if error.winner is None else f"; the last to win was {error.winner}"
+    if isinstance(error, RetryableConflict):
+        winner, done = error.winner, "changed the same rows"
+    else:
+        winner, done = None, "removed the version that it was planned on"
+    won = "" if winner is None else f"; the last to win was {winner}"
     raised = TooMuchContention(
         f"Too many concurrent writers: the {what} of {store.uri} was planned {tries} times in {seconds:.1f} "
-        f"s, and each time others had changed the same rows meanwhile{won}. Nothing was changed ({error}). "
+        f"s, and each time others had {done} meanwhile{won}. Nothing was changed ({error}). "
         "Try again when it is quieter, or allow more with conflict_retries and retry_timeout"
     )
-    raised.winner = error.winner
+    raised.winner = winner
     return raised
