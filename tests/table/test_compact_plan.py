@@ -221,10 +221,10 @@ def test_plans_and_tasks_survive_their_json_form_and_pickling(tmp_path: Path) ->
     ds.delete("a = 2")
     plan = Compaction.plan(ds, {"target_rows_per_fragment": 10})
     assert pickle.loads(pickle.dumps(plan)) == plan
-    assert CompactionPlan.from_json(plan.json()) == plan
+    assert CompactionPlan.from_json(json=plan.json()) == plan
     task = plan.tasks[0]
     assert pickle.loads(pickle.dumps(task)) == task
-    assert CompactionTask.from_json(task.json()) == task
+    assert CompactionTask.from_json(json=task.json()) == task
     with pytest.raises(InvalidInput, match="JSON form"):
         CompactionTask.from_json("{}")
 

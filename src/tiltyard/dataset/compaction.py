@@ -92,9 +92,9 @@ class RewriteResult:
         )
 
     @staticmethod
-    def from_json(json_data: str) -> RewriteResult:
+    def from_json(json: str) -> RewriteResult:
         """A result from its JSON form. Raises `InvalidInput`."""
-        value = _loaded(json_data, "a rewrite result", "read_version", "original_fragments", "new_fragments")
+        value = _loaded(json, "a rewrite result", "read_version", "original_fragments", "new_fragments")
         return RewriteResult(
             arguments.whole("read_version", value["read_version"]),
             _fragments(value["original_fragments"]),
@@ -144,9 +144,9 @@ class CompactionTask:
         return json.dumps({"task": task, "read_version": self.read_version, "options": options})
 
     @staticmethod
-    def from_json(json_data: str) -> CompactionTask:
+    def from_json(json: str) -> CompactionTask:
         """A task from its JSON form. Raises `InvalidInput`."""
-        value = _loaded(json_data, "a compaction task", "task", "read_version", "options")
+        value = _loaded(json, "a compaction task", "task", "read_version", "options")
         task = arguments.mapping("task", value["task"])
         return CompactionTask(
             arguments.whole("read_version", value["read_version"]),
@@ -189,9 +189,9 @@ class CompactionPlan:
         )
 
     @staticmethod
-    def from_json(json_data: str) -> CompactionPlan:
+    def from_json(json: str) -> CompactionPlan:
         """A plan from its JSON form. Raises `InvalidInput`."""
-        value = _loaded(json_data, "a compaction plan", "tasks", "read_version", "options")
+        value = _loaded(json, "a compaction plan", "tasks", "read_version", "options")
         read_version = arguments.whole("read_version", value["read_version"])
         options = _options(value["options"])
         tasks = [
