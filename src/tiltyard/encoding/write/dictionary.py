@@ -28,6 +28,7 @@ U8 = npt.NDArray[np.uint8]
 U32 = npt.NDArray[np.uint32]
 I64 = npt.NDArray[np.int64]
 
+_WORD_BYTES = (1, 2, 4, 8)
 SAMPLE_MIN_VALUES = 1024
 SAMPLE_RUNS = 32
 SAMPLE_RUN_VALUES = 128
@@ -198,15 +199,22 @@ def _sample_fixed(values: Fixed) -> tuple[int, int]:
     """(values sampled, distinct among them)."""
     rows = _sample_rows(values.count)
     size = values.bits // 8
-    data = np.ascontiguousarray(values.data.reshape(-1, size)[rows]).reshape(-1)
+    data = values.data[: values.count * size]
+    if rows.size < values.count:
+        if size in _WORD_BYTES:  # word by word, which is several times faster than byte by byte
+            data = data.view(f"<u{size}")[rows].view(np.uint8)
+        else:
+            data = np.ascontiguousarray(data.reshape(-1, size)[rows]).reshape(-1)
     first, indices = np.empty(rows.size, np.int64), np.empty(rows.size, np.uint32)
     return rows.size, kernels.dictionary_fixed(data, size, indices, first)
 
 
 def _sample_text(values: Text) -> tuple[int, int]:
     rows = _sample_rows(values.count)
-    starts = values.offsets[rows]
-    offsets, data = gathered(values.data, starts, values.offsets[rows + 1] - starts)
+    offsets, data = values.offsets, values.data
+    if rows.size < values.count:
+        starts = values.offsets[rows]
+        offsets, data = gathered(values.data, starts, values.offsets[rows + 1] - starts)
     first, indices = np.empty(rows.size, np.int64), np.empty(rows.size, np.uint32)
     none = NO_BYTES
     return rows.size, kernels.dictionary_variable(data, offsets, none, 2**62, indices, first)
