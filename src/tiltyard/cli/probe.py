@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from tiltyard.cli import FAILED
 from tiltyard.cli.account import Account
 from tiltyard.cli.arguments import whole_number
-from tiltyard.cli.text_table import count, escaped
+from tiltyard.cli.text_table import escaped
+from tiltyard.table.wording import counted
 
 if TYPE_CHECKING:
     from tiltyard.testing.probe.deep import DeepReport
@@ -85,13 +86,13 @@ def _show(account: Account, report: Report) -> None:
             account.say(escaped(f"{'':<{LABEL_WIDTH}} {'':<{widest}}  ({each.meaning})"))
     refused = [each for each in report.calls if not each.works]
     if report.calls and not refused:
-        account.say(f"all {count(len(report.calls), 'call')} of the file system that we use are offered")
+        account.say(f"all {counted(len(report.calls), 'call')} of the file system that we use are offered")
     for call in refused:
         account.say(escaped(f"not offered: {call.name}: {call.error}; instead: {call.instead}"))
     for fact in report.facts:
         account.say(escaped(fact))
     verdict = (
-        f"{count(len(report.broken), 'promise')} broken: tables are not safe here"
+        f"{counted(len(report.broken), 'promise')} broken: tables are not safe here"
         if report.broken
         else "tables are safe here"
     )
@@ -104,10 +105,10 @@ def _show_deep(account: Account, report: DeepReport) -> None:
         account.say(f"killed: {', '.join(report.killed)}")
     for name, number in sorted(report.operations.items()):
         account.say(f"{number:>8,} {escaped(name)}")
-    account.say(f"left: {count(report.rows, 'row')}, {count(report.versions, 'version')}, all compared")
+    account.say(f"left: {counted(report.rows, 'row')}, {counted(report.versions, 'version')}, all compared")
     for each in report.wrong[:WRONG_SHOWN]:
         account.say(escaped(f"WRONG    {each}"))
     verdict = (
-        f"{count(len(report.wrong), 'fault')} found" if report.wrong else "nothing lost, nothing doubled"
+        f"{counted(len(report.wrong), 'fault')} found" if report.wrong else "nothing lost, nothing doubled"
     )
     account.title(f"{verdict} ({report.seconds:.1f} s)")
