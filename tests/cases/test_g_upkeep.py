@@ -32,7 +32,7 @@ for turn in range(rounds):
     table.delete(f"id >= {start} and id < {start + 50}")
     table.upsert(batch(start, 100, f"again {turn}"), on="id")
     if turn % 5 == 4:
-        report = table.optimize(older_than=0)
+        report = table.optimize(older_than="0s")
         assert report.ok, str(report)
         assert len(table.dataset.get_fragments()) <= 2, report
         assert table.count() == rows, table.count()

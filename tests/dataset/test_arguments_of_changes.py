@@ -138,7 +138,7 @@ def _compacting() -> Iterator[Case]:
     yield (
         "Table.optimize(older_than)",
         lambda path, junk: tiltyard.open_table(path).optimize(older_than=junk),
-        "int, float, huge",
+        "",
     )
 
 

@@ -33,3 +33,14 @@ def test_connecting_to_a_place_that_is_not_there_yet_makes_nothing(tmp_path: Pat
     lake = ty.connect(tmp_path / "new")
     assert list(lake) == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_is_dropped_by_its_name(tmp_path: Path) -> None:
+    lake = ty.connect(tmp_path)
+    lake.create_table("flights", pa.table({"a": [1]}))
+    lake.create_table("planes", pa.table({"a": [1]}))
+    with pytest.raises(TableNotFound, match="nearest: flights"):
+        lake.drop_table("flight")
+    lake.drop_table("flights")
+    assert list(lake) == ["planes"]
+    assert lake.create_table("flights", pa.table({"b": [1]})).version == 1

@@ -5,13 +5,18 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import tiltyard as ty
 from tiltyard.errors import (
+    DuplicateKey,
+    FieldNotFound,
+    IndexNotFound,
     InvalidInput,
     InvalidUri,
     RetryableConflict,
@@ -21,6 +26,7 @@ from tiltyard.errors import (
     TableNotFound,
     TagAlreadyExists,
     VersionNotFound,
+    WrongType,
 )
 
 DATA = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "delay": [10, 70, 80]})
@@ -207,7 +213,7 @@ def test_what_stands_where_there_is_no_table_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "empty").mkdir()
     told = {
-        "flihgts.lance": r"there is no such directory; near it there are flights\.lance",
+        "flihgts.lance": r"there is no such directory; near it: flights\.lance",
         "no/where": r"no such directory, nor .*no$",
         "file": "it is a file",
         "file/below/it": "/file is a file",
@@ -276,3 +282,108 @@ def test_versions_are_tagged_and_old_ones_cleaned_up(tmp_path: Path) -> None:
     assert [each["version"] for each in table.history()] == [2, 4]
     with pytest.raises(InvalidInput, match="cleanup is refused"):
         table.at(version=2).cleanup("0s")
+
+
+def test_rows_are_not_dropped_where_the_table_is_there_already(tmp_path: Path) -> None:
+    place = tmp_path / "t.lance"
+    table = ty.create_table(place, DATA)
+    rows: list[Any] = [DATA, DATA.to_pylist(), DATA.to_pydict(), DATA.to_reader(), DATA.to_pandas(), table]
+    for data in rows:
+        with pytest.raises(TableAlreadyExists, match=r"adds no rows.*append\(\) or upsert\(\)"):
+            ty.create_table(place, data, exist_ok=True)
+    for data in (DATA.schema, DATA.slice(0, 0), {"id": [], "delay": []}, DATA.to_pandas()[:0]):
+        assert ty.create_table(place, data, exist_ok=True).version == 1
+    with pytest.raises(TableAlreadyExists, match="adds no rows"):
+        ty.connect(tmp_path).create_table("t", DATA, exist_ok=True)
+
+
+def test_ages_are_not_plain_numbers(tmp_path: Path) -> None:
+    table = ty.create_table(tmp_path / "t.lance", DATA)
+    table.append(DATA)
+    for refused in (table.cleanup, table.explain_cleanup, table.optimize):
+        for age in (7, 0, 2.5, True, b"7d"):
+            with pytest.raises(WrongType, match=r"older_than must be a timedelta or text such as '7d'"):
+                refused(older_than=age)
+        with pytest.raises(WrongType, match="7 days are '7d', 7 seconds are '7s'"):
+            refused(older_than=7)
+        with pytest.raises(InvalidInput, match="'7' is no span of time"):
+            refused(older_than="7")
+    with pytest.raises(WrongType, match="7 days are '7d'"):
+        table.dataset.cleanup_old_versions(7)  # type: ignore[arg-type]
+    assert len(table.history()) == 2
+    assert table.cleanup(timedelta(0)).old_versions == 1
+
+
+def test_a_cleanup_is_tried_out_first(tmp_path: Path) -> None:
+    table = ty.create_table(tmp_path / "t.lance", DATA)
+    table.overwrite(DATA)
+    told = table.cleanup("0s", dry_run=True)
+    assert (told.old_versions, told.data_files_removed, len(table.history())) == (1, 1, 2)
+    assert table.cleanup("0s") == told
+    assert len(table.history()) == 1
+
+
+def test_all_rows_are_updated_only_when_that_is_said(tmp_path: Path) -> None:
+    table = ty.create_table(tmp_path / "t.lance", DATA)
+    with pytest.raises(InvalidInput, match="where='true' to change all rows"):
+        table.update({"delay": "0"})
+    assert table.version == 1
+    assert table.update({"delay": "0"}, "true") == 3
+    assert table.dataset.update({"delay": "1"}) == {"num_rows_updated": 3}  # as the official package has it
+
+
+def test_files_are_joined_and_indices_refreshed_without_the_dataset(tmp_path: Path) -> None:
+    table = ty.create_table(tmp_path / "t.lance", DATA)
+    table.create_index("id")
+    table.append(DATA)
+    with pytest.raises(IndexNotFound):
+        table.refresh_indices("ID_idx")
+    table.refresh_indices("id_idx")
+    assert (table.indices()[0].num_rows_indexed, table.indices()[0].num_rows_unindexed) == (6, 0)
+    assert table.compact(target_rows_per_fragment=100).fragments_removed == 2
+    assert len(table.dataset.get_fragments()) == 1
+    for refused in (
+        table.at(1).compact,
+        table.at(1).refresh_indices,
+        lambda: table.at(1).set_unique_key("id"),
+    ):
+        with pytest.raises(InvalidInput, match="opened with at"):
+            refused()
+
+
+def test_a_key_is_declared_unique_and_taken_back(tmp_path: Path) -> None:
+    table = ty.create_table(tmp_path / "t.lance", DATA)
+    assert table.unique_key is None
+    table.set_unique_key("id")
+    assert table.unique_key == ["id"]
+    with pytest.raises(DuplicateKey):
+        table.append(DATA)
+    assert table.upsert({"id": [3, 4], "delay": [1, 1]}) == {"inserted": 1, "updated": 1}
+    table.set_unique_key(["id", "delay"])
+    assert table.unique_key == ["id", "delay"]
+    table.set_unique_key(None)
+    table.append({"id": [4], "delay": [2]})
+    with pytest.raises(DuplicateKey):
+        table.set_unique_key("id")
+    with pytest.raises(FieldNotFound):
+        table.set_unique_key("nope")
+    with pytest.raises(InvalidInput):
+        table.set_unique_key([])
+    assert (table.unique_key, table.dedupe("id"), table.count()) == (None, 1, 4)
+
+
+def test_tables_and_scans_are_read_into_polars(tmp_path: Path) -> None:
+    polars = pytest.importorskip("polars")
+    table = ty.create_table(tmp_path / "t.lance", DATA)
+    assert table.to_polars().equals(polars.from_arrow(DATA))
+    assert table.scan(["id"], "delay > 60").to_polars()["id"].to_list() == [2, 3]
+
+
+def test_an_explained_cleanup_and_indices_are_read_at_a_glance(tmp_path: Path) -> None:
+    table = ty.create_table(tmp_path / "t.lance", DATA)
+    table.create_index("id")
+    told = str(table.explain_cleanup("0s"))
+    assert told.startswith("would remove 1 version")
+    assert len(told.splitlines()) < 10
+    assert str(table.indices()[0]) == "id_idx: BTree on id, 3 rows indexed"
+    assert len(repr(table.indices())) < 250

@@ -180,7 +180,7 @@ def _policy(
     if older_than is None and retain is None and chosen is None:
         older_than = DEFAULT_OLDER_THAN
     return Policy(
-        None if older_than is None else _age_ns(older_than),
+        None if older_than is None else age_ns("older_than", older_than),
         retain,
         chosen,
         delete_unverified=arguments.flag("delete_unverified", delete_unverified),
@@ -188,12 +188,20 @@ def _policy(
     )
 
 
-def _age_ns(older_than: Any) -> int:
-    if isinstance(older_than, str):
+def age_ns(name: str, value: Any) -> int:
+    """Nanoseconds of an age, a `timedelta` or text such as `"7d"`. A plain number is refused: of what removes
+    history nobody should have to know whether 7 are days or seconds.
+    """
+    if isinstance(value, str):
         from tiltyard.table.cleanup.auto import parse_span
 
-        return parse_span(older_than)
-    return round(arguments.seconds("older_than", older_than) * NS_PER_SECOND)
+        return parse_span(value)
+    if not isinstance(value, timedelta):
+        advice = ""
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= MAX_SECONDS:
+            advice = f": {value:g} days are '{value:g}d', {value:g} seconds are '{value:g}s'"
+        raise arguments.wrong(name, f"a timedelta or text such as '7d'{advice}", value)
+    return round(arguments.seconds(name, value) * NS_PER_SECOND)
 
 
 def _maybe_positive(name: str, value: Any, high: int) -> int | None:

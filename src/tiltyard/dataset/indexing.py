@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -45,13 +45,13 @@ class IndexDescription:
     """One index with its segments. `num_rows_indexed`: live rows of the fragments that it covers."""
 
     name: str
-    type_url: str
+    type_url: str = field(repr=False)
     index_type: str
     num_rows_indexed: int
-    fields: list[int]
+    fields: list[int] = field(repr=False)
     field_names: list[str]
-    segments: list[IndexSegmentDescription]
-    details: dict[str, Any]
+    segments: list[IndexSegmentDescription] = field(repr=False)
+    details: dict[str, Any] = field(repr=False)
     total_size_bytes: int | None
     num_rows_unindexed: int = 0
     """Live rows that it does not answer for; they are scanned."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from tiltyard.dataset import arguments
-from tiltyard.dataset.cleaning import NS_PER_SECOND, AutoCleanupSwitch
+from tiltyard.dataset.cleaning import NS_PER_SECOND, AutoCleanupSwitch, age_ns
 from tiltyard.dataset.handle import Handle
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def optimize(
         handle._store,
         handle._session,
         compaction=compaction,
-        older_than_seconds=span_of("older_than", older_than),
+        older_than_seconds=age_ns("older_than", older_than) / NS_PER_SECOND,
         retain_versions=arguments.maybe_whole("retain_versions", retain_versions),
         root=handle._root,
         progress=arguments.maybe_function("progress", progress),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tiltyard.dataset import arguments
+from tiltyard.dataset import LanceDataset, arguments
 from tiltyard.dataset.handle import open_root
 from tiltyard.dataset.places import SUFFIX, is_table, tables_in
 from tiltyard.errors import InvalidInput, InvalidUri, TableNotFound, nearest
@@ -45,10 +45,10 @@ class Directory:
         try:
             return open_table(self.uri_of(name), storage_options=self._storage_options)
         except TableNotFound as error:
-            known = self.table_names()
-            raise TableNotFound(
-                f"there is no table {name!r} in {self.uri}; {nearest(name, known)}"
-            ) from error
+            raise self._no_table(name) from error
+
+    def _no_table(self, name: str) -> TableNotFound:
+        return TableNotFound(f"there is no table {name!r} in {self.uri}; {nearest(name, self.table_names())}")
 
     def __getitem__(self, name: str) -> Table:
         return self.open_table(name)
@@ -59,6 +59,15 @@ class Directory:
         """
         uri = self.uri_of(name)
         return create_table(uri, data, exist_ok=exist_ok, storage_options=self._storage_options, **options)
+
+    def drop_table(self, name: str) -> None:
+        """Delete a table for good, with all its versions. Raises `TableNotFound`, which names those that are
+        there.
+        """
+        try:
+            LanceDataset.drop(self.uri_of(name), storage_options=self._storage_options)
+        except TableNotFound as error:
+            raise self._no_table(name) from error
 
     def table_names(self) -> list[str]:
         """Names of the tables in the directory, sorted."""

@@ -51,6 +51,12 @@ class Scan:
         """Everything, as a `pandas.DataFrame`."""
         return self._scanner.to_pandas()
 
+    def to_polars(self) -> Any:
+        """Everything, as a `polars.DataFrame`."""
+        import polars
+
+        return polars.from_arrow(self.to_arrow())
+
     def batches(self) -> Iterator[Any]:
         """`pa.RecordBatch`es one after another, in bounded memory."""
         return self._scanner.to_batches()

@@ -423,8 +423,8 @@ class Table:
         return self._ds.versions()
 
     def tag(self, name: str, version: int | None = None, *, move: bool = False) -> None:
-        """Name a version, the one shown unless given (`--at` on the command line). A name that is taken raises `TagAlreadyExists`; with
-        `move` it then names this version instead.
+        """Name a version, the one shown unless given (`--at` on the command line). A name that is taken
+        raises `TagAlreadyExists`; with `move` it then names this version instead.
         """
         number = self._ds.version if version is None else version
         tags = self._ds.tags
@@ -548,8 +548,8 @@ def create_table(
             ) from error
         if not _is_empty(data):
             raise TableAlreadyExists(
-                f"a table is at {uri} already, and create_table adds no rows to it: with exist_ok=True give the "
-                "schema alone (data.schema), then append() or upsert() the data"
+                f"a table is at {uri} already, and create_table adds no rows to it: with exist_ok=True give "
+                "the schema alone (data.schema), then append() or upsert() the data"
             ) from error
         return open_table(uri, storage_options=storage_options)
     # The handle that the write made, not a look-up by name: an unnamed space in memory has none.
