@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +72,7 @@ def ran(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_running_a_script_explains_itself_and_shows_no_machinery(tmp_path: Path) -> None:
     assert "usage" in ran().stderr
+    assert ran().stderr.rstrip().endswith("the following arguments are required: script")
     assert "import lance" in ran("--help").stdout
     missing = ran(str(tmp_path / "no.py"))
     assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
@@ -123,3 +125,13 @@ def test_a_name_that_nobody_has_is_an_ordinary_attribute_error(tmp_path: Path) -
     with pytest.raises(AttributeError, match="no attribute 'cuont_rows'; nearest: count_rows") as raised:
         ds.cuont_rows  # noqa: B018
     assert not isinstance(raised.value, UnsupportedFeature)
+
+
+def test_parts_of_arrow_that_the_official_package_loads_are_there_when_they_are_named() -> None:
+    code = (
+        "import sys, pyarrow as pa, tiltyard.lance; before = 'pyarrow.dataset' in sys.modules; "
+        "print(before, pa.dataset.__name__, pa.compute.__name__, pa.fs.__name__, hasattr(pa, 'nothing'))"
+    )
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in sys.path if p))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
+    assert done.stdout.split() == ["False", "pyarrow.dataset", "pyarrow.compute", "pyarrow.fs", "False"]

@@ -27,12 +27,15 @@ from tiltyard.dataset import (
 )
 from tiltyard.lance import commit, fragment, progress, schema
 from tiltyard.lance import dataset as _dataset_module
+from tiltyard.lance._arrow import offer_parts as _offer_parts
 from tiltyard.lance.progress import IndexProgress
 from tiltyard.session import Session
 from tiltyard.store.account import bytes_read_counter, iops_counter
 
 if TYPE_CHECKING:
     from typing import Any
+
+_offer_parts()
 
 dataset = _dataset_module.dataset  # as in the official package, the function hides the module of this name
 

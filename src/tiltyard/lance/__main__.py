@@ -52,7 +52,10 @@ def main() -> int:
         description="Run a script that was written for pylance: 'import lance' gives tiltyard.lance in it.",
     )
     parser.add_argument("script", help="a Python file")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script finds in sys.argv[1:]")
+    rest = parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, help="what the script finds in sys.argv[1:]"
+    )
+    rest.required = False  # argparse would name it as missing, too, when the script is
     given = parser.parse_args()
     try:
         code = compile(Path(given.script).read_bytes(), given.script, "exec")
