@@ -20,6 +20,7 @@ from tiltyard.errors import InvalidInput, SchemaMismatch, UnsupportedFeature, ne
 from tiltyard.format.schema import Field, Schema
 from tiltyard.format.version import FileVersion
 from tiltyard.table.projection import SYSTEM_FIELDS
+from tiltyard.table.wording import counted
 
 FLOAT_DIGITS = {16: 11, 32: 24, 64: 53}  # bits of an integer that a float of this width holds exactly
 CHECKED_FLOAT_BITS = 32
@@ -360,7 +361,8 @@ def refuse_nulls(array: Any, field: Field, path: str) -> None:
     """
     if not field.nullable and array.null_count:
         raise InvalidInput(
-            f"column {path!r} has {array.null_count} null values, but the schema says that it is not nullable"
+            f"column {path!r} has {counted(array.null_count, 'null value')}, but the schema says that it is "
+            "not nullable"
         )
     if not field.children or _all_nullable(field):
         return

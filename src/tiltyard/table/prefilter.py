@@ -26,6 +26,7 @@ from tiltyard.table.index_segments import Segment, btree_segments
 from tiltyard.table.plan import Picked, Piece, Unit
 from tiltyard.table.row_counts import chosen_positions, live_rows
 from tiltyard.table.system_columns import FRAGMENT_SHIFT
+from tiltyard.table.wording import counted as number_of
 
 if TYPE_CHECKING:
     from tiltyard.expr import Expr
@@ -133,8 +134,9 @@ def explain(snapshot: Snapshot, predicate: Expr, fragments: Sequence[int] | None
         return ["no row can pass: nothing is read"]
     covered = len(snapshot.fragments) if plan.fragments is None else len(plan.fragments)
     if not selective:
-        return [f"index {names} left out: it may leave {plan.estimate} rows, a scan is cheaper"]
-    lines = [f"index {names} (BTree): at most {plan.estimate} rows of {covered} fragments"]
+        return [f"index {names} left out: it may leave {number_of(plan.estimate, 'row')}, a scan is cheaper"]
+    rows = number_of(plan.estimate, "row")
+    lines = [f"index {names} (BTree): at most {rows} of {number_of(covered, 'fragment')}"]
     for query in _questions(plan.query):
         name = plan.columns[query.path][0].entry.name
         lines.append(f"  ScalarIndexQuery: query=[{asked(query)}]@{name}")

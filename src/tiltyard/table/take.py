@@ -26,6 +26,7 @@ from tiltyard.table.removed import tells_removed
 from tiltyard.table.row_counts import live_rows
 from tiltyard.table.system_columns import FRAGMENT_SHIFT, row_ids
 from tiltyard.table.unit_reader import UnitReader
+from tiltyard.table.wording import counted
 
 if TYPE_CHECKING:
     from tiltyard.file.reader import FileReader
@@ -96,7 +97,7 @@ class Taker:
         if low < 0 or high >= self.rows:
             bad = low if low < 0 else high
             raise RowOutOfRange(
-                f"index {bad} out of range for {self.rows} rows"
+                f"index {bad} out of range for {counted(self.rows, 'row')}"
                 + ("" if bad >= 0 or self.rows == 0 else f"; rows are numbered from 0 to {self.rows - 1}")
             )
 
