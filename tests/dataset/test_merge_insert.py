@@ -63,7 +63,7 @@ SOURCE = pa.table({"id": [2, 4], "n": [200, 400], "s": ["B", "D"]})
 REFUSED: dict[str, tuple[type[Exception], str, Callable[[Any], Any]]] = {
     "nothing to do": (InvalidInput, "not configured", lambda ds: ds.merge_insert("id").execute(SOURCE)),
     "no key": (InvalidInput, "requires join keys", lambda ds: ds.merge_insert()),
-    "unknown key": (FieldNotFound, "'ident' does not exist", lambda ds: ds.merge_insert("ident")),
+    "unknown key": (FieldNotFound, "no column 'ident' to be the key", lambda ds: ds.merge_insert("ident")),
     "key of a wrong type": (WrongType, "on", lambda ds: ds.merge_insert([1])),
     "unknown column": (
         SchemaMismatch,
@@ -118,7 +118,7 @@ REFUSED: dict[str, tuple[type[Exception], str, Callable[[Any], Any]]] = {
     ),
     "ambiguous": (
         AmbiguousMerge,
-        "multiple source rows match the same target row on (id = 2)",
+        "several rows of the data are for one row of the table, id = 2",
         lambda ds: (
             ds.merge_insert("id").when_matched_update_all().execute(pa.concat_tables([SOURCE, SOURCE]))
         ),

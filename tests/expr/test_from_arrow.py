@@ -117,7 +117,7 @@ def test_what_has_no_counterpart_is_refused_by_name() -> None:
     ]:
         with pytest.raises(InvalidExpression, match=problem):
             predicate_from_arrow(expression, BATCH.schema)
-    with pytest.raises(FieldNotFound, match="'A'; nearest: a"):
+    with pytest.raises(FieldNotFound, match="No field named A; nearest: a"):
         from_arrow(F("A") == 1, BATCH.schema)
     assert not is_arrow_expression("a = 1")
 

@@ -19,7 +19,9 @@ def test_quoted_names_are_names_never_text() -> None:
 
 def test_a_quoted_name_is_exact_and_its_absence_an_error() -> None:
     schema = pa.schema({"Name": pa.string()})
-    with pytest.raises(FieldNotFound, match="'name'; nearest: Name"):
+    with pytest.raises(
+        FieldNotFound, match=r"^No field named name; nearest: Name; a text takes single quotes: 'name'$"
+    ):
         parse_predicate("\"name\" = 'D'", schema)
     with pytest.raises(FieldNotFound, match="single quotes"):
         parse_predicate('Name = "D"', schema)
@@ -29,7 +31,7 @@ def test_unquoted_names_prefer_the_exact_one_and_refuse_to_guess() -> None:
     columns = {"k": [1, 2], "K": [2, 1]}
     assert rows("k = 1", **columns) == [0]
     assert rows("K = 1", **columns) == [1]
-    with pytest.raises(FieldNotFound, match="'aB'"):
+    with pytest.raises(FieldNotFound, match="named aB;"):
         parse_predicate("aB = 1", pa.schema({"ab": pa.int8(), "AB": pa.int8()}))
 
 
@@ -73,10 +75,14 @@ def test_reserved_words_name_columns_where_they_can_mean_nothing_else() -> None:
 
 def test_an_unknown_column_is_named_with_its_nearest() -> None:
     schema = pa.schema({"carrier": pa.string(), "delay": pa.int32()})
-    with pytest.raises(FieldNotFound, match="'carier'; nearest: carrier"):
+    with pytest.raises(FieldNotFound, match=r"^No field named carier; nearest: carrier$"):
         parse_predicate("carier = 'AA'", schema)
-    with pytest.raises(FieldNotFound, match="has no field 'x'"):
+    with pytest.raises(
+        FieldNotFound, match=r"No field named delay\.x: column 'delay' is int32 and has no fields"
+    ):
         parse_predicate("delay.x = 1", schema)
+    with pytest.raises(FieldNotFound, match=r"No field named HA; there are: .*single quotes: 'HA'"):
+        parse_predicate("carrier = HA", schema)
     with pytest.raises(FieldNotFound, match="2 columns 'a'"):
         parse_predicate("a = 1", pa.schema([("a", pa.int8()), ("a", pa.int8())]))
 

@@ -181,6 +181,16 @@ def text_map(name: str, value: Any) -> dict[str, str]:
     return {key: text(f"{name}[{key!r}]", each) for key, each in mapping(name, value).items()}
 
 
+def expressions(name: str, value: Any) -> dict[str, str]:
+    """A map from columns to SQL expressions, as a dict of its own."""
+    found = mapping(name, value)
+    for key, each in found.items():
+        if not isinstance(each, str):
+            expected = 'an SQL expression as text, such as "5", "NULL", "\'a text\'" or "price * 2"'
+            raise wrong(f"{name}[{key!r}]", expected, each)
+    return {key: text(f"{name}[{key!r}]", each) for key, each in found.items()}
+
+
 def text_updates(name: str, value: Any) -> dict[str, str | None]:
     """A map from text to text, or to None (which deletes the key)."""
     return {

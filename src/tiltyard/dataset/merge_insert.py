@@ -110,7 +110,7 @@ class MergeInsertBuilder:
         """
         from tiltyard.table.merge import Matched
 
-        named = arguments.text_map("updates", updates)
+        named = arguments.expressions("updates", updates)
         if not named:
             raise InvalidInput("updates names no column: say which to set, as in {'price': 'source.price'}")
         condition = arguments.maybe_text("condition", condition)

@@ -56,7 +56,7 @@ def _found_instead(root: Store) -> str:
         return f"there is no such directory, nor {above.uri}" + _file_above(above)
     near = difflib.get_close_matches(name, [*tables_in(above), *above.list_names("")], MAX_NAMES_SHOWN, 0.5)
     near = [each for each in dict.fromkeys(near) if above.list_names(f"{each}/{VERSIONS_DIR}")]
-    return "there is no such directory" + (f"; near it there are {_listed(near)}" if near else "")
+    return "there is no such directory" + (f"; near it: {_listed(near)}" if near else "")
 
 
 def _listed(names: list[str]) -> str:

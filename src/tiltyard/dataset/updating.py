@@ -41,7 +41,7 @@ class UpdateFace(Handle):
         done = update(
             self._store,
             self._session,
-            arguments.text_map("updates", updates),
+            arguments.expressions("updates", updates),
             where,
             conflict_retries=arguments.whole("conflict_retries", conflict_retries),
             retry_seconds=arguments.seconds("retry_timeout", retry_timeout),

@@ -33,10 +33,14 @@ def find_column(schema: pa.Schema, steps: Sequence[tuple[str, bool]]) -> Column:
     for name, is_quoted in steps:
         found = _step(names, name, is_quoted)
         if found is None:
-            where = f"the struct {'.'.join(path)!r} has no field" if path else "there is no column"
-            hint = "" if path or not is_quoted else "; a text literal takes single quotes"
-            whole = ".".join([*path, name])
-            raise FieldNotFound(f"No field named {whole}: {where} {name!r}; {nearest(name, names)}{hint}")
+            whole, above = ".".join([*path, name]), ".".join(path)
+            if path and not names:
+                raise FieldNotFound(f"No field named {whole}: column {above!r} is {arrow} and has no fields")
+            inside = f" in the struct {above!r}" if path else ""
+            near = nearest(name, names)
+            may_be_text = not path and (is_quoted or not near.startswith("nearest"))
+            hint = f"; a text takes single quotes: '{name}'" if may_be_text else ""
+            raise FieldNotFound(f"No field named {whole}{inside}; {near}{hint}")
         if arrow is None:
             if names.count(found) > 1:
                 raise FieldNotFound(f"there are {names.count(found)} columns {found!r}: rename all but one")

@@ -177,6 +177,6 @@ def key_of(snapshot: Snapshot, on: Sequence[str] | None) -> Key:
     if not snapshot.schema.primary_key:
         raise InvalidInput(
             f"{snapshot.store.uri} has neither a unique key (config {UNIQUE!r}) nor a primary key: say which "
-            "columns are the key"
+            "columns are the key, with on= (--on on the command line)"
         )
     return resolve_key(snapshot.schema, None)

@@ -78,8 +78,8 @@ def create_tag(root: Store, name: str, target: Snapshot, metadata: Mapping[str, 
             return tag
         if answer is Created.EXISTS or root.exists(path):
             raise TagAlreadyExists(
-                f"Ref conflict error: tag {name} already exists in {root.uri}; move it with update, or "
-                "choose another name"
+                f"Ref conflict error: tag {name} already exists in {root.uri}; move it (tag with "
+                "move=True, tags.update, `tiltyard tag move`), or choose another name"
             )
     raise _unknown(root, name, "making")
 

@@ -203,7 +203,7 @@ def _check_new(
             raise broken(key, columns, row)
         raise DuplicateKey(
             f"{_shown(key, columns, row)} is in the table already, and config {UNIQUE!r} allows it once; "
-            "nothing was written. Update the row with merge_insert, or leave it out"
+            "nothing was written. Update the row with upsert (merge_insert in pylance), or leave it out"
         )
     fresh = np.ones(index.distinct + 1, np.bool_)
     fresh[found.codes] = False

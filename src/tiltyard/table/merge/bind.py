@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SOURCE = "source"
 TARGET = "target"
+QUALIFIED = "a merge's columns are written source.name and target.name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,10 @@ def bind(snapshot: Snapshot, settings: Settings, source: Any) -> Bound:
     condition = _predicate(settings.condition, scope) if settings.matched is Matched.UPDATE else None
     updates = None
     if settings.updates and settings.matched is Matched.UPDATE:
-        updates = assignments.bind(schema, settings.updates, scope)
+        try:
+            updates = assignments.bind(schema, settings.updates, scope)
+        except FieldNotFound as error:
+            raise FieldNotFound(f"{error}; {QUALIFIED}") from error
     by_source = _predicate(settings.by_source_condition, schema.arrow)
     unique = unique_key(schema, snapshot.manifest.config)
     bound = Bound(
@@ -167,7 +171,7 @@ def _predicate(text: str | None, scope: Any) -> Expr | None:
     except FieldNotFound as error:
         if SOURCE not in scope.names:
             raise
-        raise FieldNotFound(f"{error}; a merge's columns are written source.name and target.name") from error
+        raise FieldNotFound(f"{error}; {QUALIFIED}") from error
 
 
 def _check_columns(bound: Bound) -> None:

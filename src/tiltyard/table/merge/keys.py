@@ -55,8 +55,8 @@ def resolve_key(schema: Schema, on: Sequence[str] | None) -> Key:
         fields = schema.primary_key
         if not fields:
             raise InvalidInput(
-                "A merge insert operation requires join keys: specify `on` columns explicitly or configure a "
-                "primary key in the dataset schema"
+                "A merge requires join keys, and the table declares none: name its columns with on=, or "
+                "declare a primary or unique key"
             )
     else:
         fields = tuple({field.id: field for field in (_named(schema, name) for name in on)}.values())
@@ -76,7 +76,7 @@ def _named(schema: Schema, name: str) -> Field:
         found = in_any_case(name.split("."), schema.fields)
     if found is None:
         raise FieldNotFound(
-            f"Merge insert key column {name!r} does not exist in schema; {nearest(name, schema.names)}"
+            f"the table has no column {name!r} to be the key or a part of it; {nearest(name, schema.names)}"
         )
     return found
 

@@ -22,6 +22,11 @@ Offsets = npt.NDArray[np.uint32]
 ShowKey = Callable[[int], str]
 """The key of a source row as messages show it."""
 
+ONE_EACH = (
+    "Give each key once, or let merge choose: .source_dedupe_behavior('first_seen'), or 'last_seen', before "
+    "execute"
+)
+
 _OFFSET = np.uint64((1 << FRAGMENT_SHIFT) - 1)
 
 
@@ -79,10 +84,10 @@ def check_one_each(pairs: Pairs, show: ShowKey) -> None:
     """Raise `AmbiguousMerge` where two source rows are to change one row of the table."""
     again = np.flatnonzero(pairs.addresses[1:] == pairs.addresses[:-1])
     if len(again):
+        key = show(int(pairs.rows[again[0]]))
         raise AmbiguousMerge(
-            "Ambiguous merge inserts are prohibited: multiple source rows match the same target row on "
-            f"({show(int(pairs.rows[again[0]]))}). Please ensure each target row is matched by at most one "
-            "source row, or choose one with source_dedupe_behavior('first_seen') or 'last_seen'"
+            f"Ambiguous merge: several rows of the data are for one row of the table, {key}; nothing was "
+            f"changed. {ONE_EACH}"
         )
 
 
@@ -115,10 +120,9 @@ def refuse_duplicates(codes: Ints, rows: Ints, show: ShowKey) -> None:
     order = np.argsort(of, kind="stable")
     again = np.flatnonzero(of[order][1:] == of[order][:-1])
     if len(again):
+        key = show(int(keyed[order[again[0]]]))
         raise AmbiguousMerge(
-            "Ambiguous merge inserts are prohibited: multiple source rows have the key "
-            f"({show(int(keyed[order[again[0]]]))}). Please give each key once, or choose one row with "
-            "source_dedupe_behavior('first_seen') or 'last_seen'"
+            f"Ambiguous merge: several rows of the data have the key {key}; nothing was changed. {ONE_EACH}"
         )
 
 
