@@ -36,6 +36,11 @@ def _column(array: Any) -> Any:
         (pa.string(), pd.DataFrame({"a": [None, None]}, dtype="float64"), [None, None]),
         (pa.string(), pd.DataFrame({"a": [None, None]}), [None, None]),
         (pa.int64(), pd.DataFrame({"a": [np.nan, np.nan]}), [None, None]),
+        (WORDS, pd.DataFrame({"a": [np.nan]}), [None]),
+        (pa.struct([("x", pa.int8())]), pd.DataFrame({"a": [np.nan]}), [None]),
+        (pa.timestamp("us", "UTC"), pd.DataFrame({"a": [pd.NaT]}), [None]),
+        (US, pd.DataFrame({"a": [pd.NaT]}), [None]),
+        (US, pd.DataFrame({"a": [DAY.date(), None]}), [DAY, None]),
         (VECTOR, pl.DataFrame({"a": [None, None]}, schema={"a": pl.Int8}), [None, None]),
         (US, pd.DataFrame({"a": np.array([DAY], "datetime64[ns]")}), [DAY]),
         (US, pl.DataFrame({"a": [DAY.date()]}), [DAY]),
@@ -69,6 +74,16 @@ def test_values_that_come_out_equal_are_appended(
     table.append(data)
     assert table.to_arrow()["a"].to_pylist() == values
     assert table.schema.field("a").type == kind
+
+
+def test_fields_of_structs_are_looked_at_where_the_struct_is_no_null(tmp_path: Path) -> None:
+    kind = pa.struct([("x", pa.float64()), ("v", VECTOR)])
+    table = ty.create_table(tmp_path / "t.lance", pa.schema([("a", kind)]))
+    rows = [{"x": 1, "v": [1, 2]}, None, {"x": None, "v": None}]
+    table.append(_column(pa.array(rows)))
+    assert table.to_arrow()["a"].to_pylist() == rows
+    with pytest.raises(SchemaMismatch, match="expected size"):
+        table.append(_column(pa.array([{"x": 1, "v": [1]}])))
 
 
 def test_the_same_instants_of_another_zone_are_appended(tmp_path: Path) -> None:

@@ -341,7 +341,11 @@ def convert(array: Any, wanted: Any) -> Any:
     if array.type.equals(wanted):
         return array
     if types.is_struct(wanted) and types.is_struct(array.type):
-        children = [convert(array.field(array.type.get_field_index(each.name)), each.type) for each in wanted]
+        # Nulls go down first: what stands under a null struct is nobody's value, and no reason to refuse.
+        parts = (
+            array.flatten() if array.null_count else [array.field(at) for at in range(array.type.num_fields)]
+        )
+        children = [convert(parts[array.type.get_field_index(each.name)], each.type) for each in wanted]
         mask = None if array.null_count == 0 else array.is_null()
         return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)
     if types.is_dictionary(wanted):
