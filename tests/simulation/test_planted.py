@@ -7,7 +7,7 @@ scenarios stands in `test_scenarios.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -15,10 +15,11 @@ from unittest import mock
 
 from tiltyard import runtime
 from tiltyard.dataset import write as dataset_write
-from tiltyard.errors import OutcomeUnknown
+from tiltyard.errors import OutcomeUnknown, TagNotFound
+from tiltyard.format.roaring import encode_roaring
 from tiltyard.store import Created, Store
 from tiltyard.store.directory import Directory
-from tiltyard.table import catching_up, commit, group, publish, versions
+from tiltyard.table import catching_up, commit, group, index_segments, publish, tagging, versions
 from tiltyard.table.cleanup import run, select, survey
 from tiltyard.table.compact import carry as compact_carry
 from tiltyard.table.compact import commit as compact_commit
@@ -223,3 +224,35 @@ def test_planted_a_compaction_forgets_deletions() -> None:
         return carried if isinstance(carried, str) else replace(carried, deleted={})
 
     found(lambda: patched(compact_commit, "carry", forgetful), "compactions-disk", "T3")
+
+
+def test_planted_a_tag_is_made_over_another() -> None:
+    """N1, N2: a creation that replaces answers everybody that it has won."""
+    real = tagging.create_tag
+
+    def replacing(root: Store, name: str, target: Any, metadata: Any = None) -> Any:
+        with suppress(TagNotFound):
+            tagging.delete_tag(root, name)
+        return real(root, name, target, metadata)
+
+    found(lambda: patched(tagging, "create_tag", replacing), "tags-disk", "N2", machine_crash=False)
+
+
+def test_planted_an_index_answers_for_fragments_that_it_has_not_read() -> None:
+    """T9: its coverage says all fragments, and nobody looks whether it holds their rows."""
+    real = commit.apply
+
+    def claiming(previous: Any, transaction: Any, **more: Any) -> Any:
+        made = real(previous, transaction, **more)
+        every = encode_roaring(made.fragments.ids)
+        return replace(made, indices=tuple(replace(each, fragment_bitmap=every) for each in made.indices))
+
+    @contextmanager
+    def planting() -> Iterator[None]:
+        with (
+            patched(commit, "apply", claiming),
+            patched(index_segments, "_proven", lambda snapshot, segment: segment),
+        ):
+            yield
+
+    found(planting, "indices-objects", "T9", "T3", faults=frozenset())

@@ -10,6 +10,7 @@ T5  Where keys are unique no key has two rows.
 T6  What a tag names can be read.
 T7  A cleanup removes no version that is younger than it was asked for, by the store's clock.
 T8  A read sees what was acknowledged before it began.
+T9  Where a column is indexed, a filter on it finds what a scan of everything finds.
 """
 
 from __future__ import annotations
@@ -143,6 +144,7 @@ def check_table(
         wrong.append(f"T4: a version cannot be read: {type(error).__name__}: {error}")
     wrong += _check_retained(chain, store, retained)
     wrong += _check_tags(store)
+    wrong += _check_indices(store)
     if unique and last:
         doubled = {key: values for key, values in chain.rows(last).items() if len(values) > 1}
         if doubled:
@@ -157,6 +159,20 @@ def _check_tags(store: Store) -> list[str]:
             rows_of(open_snapshot(store, Session(), tag=name))
         except TiltyardError as error:
             wrong.append(f"T6: tag {name!r} cannot be read: {type(error).__name__}: {error}")
+    return wrong
+
+
+def _check_indices(store: Store) -> list[str]:
+    newest = open_snapshot(store, Session())
+    if not newest.manifest.indices:
+        return []
+    wrong = []
+    rows = rows_of(newest)
+    for key in {*rows, max(rows, default=0) + 1}:
+        found = Scan(newest, ScanRequest(columns=[VALUE], where=f"{KEY} = {key}")).table()
+        told = tuple(sorted(found[VALUE].to_pylist()))
+        if told != rows.get(key, ()):
+            wrong.append(f"T9: by the index key {key} has values {told}, a scan finds {rows.get(key, ())}")
     return wrong
 
 

@@ -41,6 +41,9 @@ class Operation:
     outcome: Outcome = Outcome.RUNNING
     version: int | None = None
     error: BaseException | None = None
+    begun: int = 0
+    ended: int | None = None
+    """Scheduling points at which it began and was answered."""
     made_before: int = 0
     """How many names had been given in the world when the answer came."""
 
@@ -73,7 +76,7 @@ class History:
         scheduler = self.world.scheduler
         actor = scheduler.running
         assert actor is not None
-        mine = Operation(name, actor.name, effect, groups)
+        mine = Operation(name, actor.name, effect, groups, begun=scheduler.steps)
         self.operations.append(mine)
         scheduler.note(f"begins: {name}")
         try:
@@ -89,7 +92,7 @@ class History:
             mine.outcome, mine.error = Outcome.UNKNOWN, error
             raise
         finally:
-            mine.made_before = self.world.names_given
+            mine.made_before, mine.ended = self.world.names_given, scheduler.steps
             self.world.outcomes[f"{name.partition(' ')[0]} {mine.outcome.value}"] += 1
             scheduler.note(f"ends: {mine}")
         return mine.version

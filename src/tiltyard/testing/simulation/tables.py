@@ -145,6 +145,14 @@ class Client:
 
         self.history.perform("compact", run)
 
+    def index(self) -> None:
+        """Build a B-tree on the key."""
+        self.history.perform("index", lambda: self.table().create_scalar_index(KEY, "BTREE", replace=True))
+
+    def extend_index(self) -> None:
+        """Take new rows into the B-tree."""
+        self.history.perform("extend", lambda: self.table().optimize.optimize_indices())
+
     def clean_up(self, older_than_seconds: float = CLEANUP_AGE_SECONDS) -> None:
         """Remove old versions and what only they name."""
 
