@@ -262,7 +262,7 @@ class ForkedHandle(TiltyardError, RuntimeError):
 # -- wording -------------------------------------------------------------------------------------
 
 
-PREFIXES = ("Ref not found error: ", "Invalid user input: ")
+PREFIXES = ("Ref not found error: ", "Ref conflict error: ", "Invalid user input: ")
 """How messages begin that the official package's callers look for."""
 
 

@@ -305,3 +305,65 @@ def test_cleanup_tells_what_would_go_and_then_removes_it(
     assert [each["version"] for each in lance.dataset(uri).versions()] == [2, 4]
     assert main(["cleanup", uri, "--older-than", "soon"]) == 1
     assert "no span of time" in capsys.readouterr().err
+
+
+def test_unknown_options_are_told_under_the_usage_of_their_command(
+    uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, usage in (
+        (["head", uri, "--nope"], "usage: tiltyard head"),
+        (["tag", "create", uri, "x", "--nope"], "usage: tiltyard tag create"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 2
+        told = capsys.readouterr().err
+        assert told.startswith(usage)
+        assert "unknown: --nope" in told
+
+
+def test_versions_name_a_creation_their_zone_and_what_a_reservation_is_for(
+    uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compact", uri]) == 0
+    capsys.readouterr()
+    assert main(["versions", uri]) == 0
+    first, *rest = (line.split() for line in capsys.readouterr().out.splitlines()[1:])
+    assert first[4] == "Create" or first[3] == "Create"
+    assert first[2][-6] in "+-"
+    assert "." not in first[2]
+    reserved = next(line for line in rest if "ReserveFragments" in line)
+    assert " ".join(reserved).endswith("(numbers for the files of a compaction)")
+
+
+def test_the_first_rows_keep_to_the_width_of_the_terminal(
+    uri: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    assert main(["head", uri]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 20
+
+
+def test_whole_floats_are_seen_to_be_floats() -> None:
+    shown = text_table.lines(pa.table({"f": [61.0, -2.0, 0.5, float("nan")]}))
+    assert [line.strip() for line in shown[1:]] == ["61.0", "-2.0", "0.5", "nan"]
+
+
+def test_a_cleanup_that_removes_nothing_says_why(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cleanup", uri]) == 0
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first == "removed nothing"
+    assert rest[0] == "versions that stay:"
+    assert rest[1].startswith("  1 to 2: it is not yet 14 days old (until ")
+    with pytest.raises(SystemExit):
+        main(["cleanup", uri, "--retain", "0"])
+    assert "'0' is not a whole number of 1 or more" in capsys.readouterr().err
+
+
+def test_errors_of_commands_have_no_prefixes_of_the_official_package(
+    uri: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tag", "delete", uri, "gold"]) == 1
+    assert capsys.readouterr().err.startswith("tiltyard: tag gold does not exist")
+    assert main(["head", uri, "-w", "id >"]) == 1
+    assert "Invalid user input" not in capsys.readouterr().err

@@ -74,3 +74,23 @@ def test_bad_settings_are_told_in_one_line(
     assert main([words[0], uri, *words[1:]]) == 1
     assert capsys.readouterr().err.startswith("tiltyard: ")
     assert lance.dataset(uri).version == 4
+
+
+@pytest.mark.parametrize("words", [["optimize", "--older-than", "0s"], ["maintain", "--older-than", "0s"]])
+def test_upkeep_tells_beforehand_what_it_would_do_and_remove(
+    uri: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lance.dataset(uri).create_scalar_index("id", "BTREE")
+    lance.write_dataset(pa.table({"id": [99]}), uri, mode="append")
+    assert main([words[0], uri, *words[1:], "--dry-run"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "version 6 as it stands; nothing is changed"
+    if words[0] == "optimize":
+        assert said[1] == "  compaction: would rewrite 4 fragments (40 rows) in 1 task"
+        assert said[2] == "  indices: id_idx would take in 1 fragment"
+    else:
+        assert said[1] == "  compaction: 5 small fragments (at most 100): left"
+        assert said[2] == "  indices: 1 fragment not indexed (at most 20): left"
+    assert said[3].startswith("  cleanup: would remove 5 versions")
+    assert said[4] == "    versions that would go: 1 to 5"
+    assert len(lance.dataset(uri).versions()) == 6

@@ -49,7 +49,10 @@ def planned_upkeep(
     most = 0 if limits is None else limits.unindexed
     beyond = {name: each[0] for name, each in condition.unindexed.items() if each[0] > most}
     indices = ", ".join(f"{name} would take in {counted(left, 'fragment')}" for name, left in beyond.items())
-    lines.append(f"  indices: {escaped(indices) or 'up to date' + ('' if limits is None else ', or nearly')}")
+    if not beyond and condition.unindexed:
+        left = max(each[0] for each in condition.unindexed.values())
+        indices = f"{counted(left, 'fragment')} not indexed (at most {most:,}): left"
+    lines.append(f"  indices: {escaped(indices or 'up to date')}")
     explanation = dataset.explain_cleanup_old_versions(older_than, retain, error_if_tagged_old_versions=False)
     told = account(explanation, all_shown_by="tiltyard cleanup --dry-run --files")
     lines += [f"  cleanup: {escaped(told[0])}", *(f"    {escaped(each)}" for each in told[1:])]
