@@ -323,6 +323,17 @@ def test_a_cleanup_is_tried_out_first(tmp_path: Path) -> None:
     assert len(table.history()) == 1
 
 
+def test_a_tag_names_a_version_by_number_or_another_tag(tmp_path: Path) -> None:
+    table = ty.create_table(tmp_path / "t.lance", DATA)
+    table.append(DATA)
+    table.tag("first", version=1)
+    table.tag("loaded", version="first")
+    table.tag("newest")
+    assert table.tags() == {"first": 1, "loaded": 1, "newest": 2}
+    table.tag("loaded", version="newest", move=True)
+    assert table.tags()["loaded"] == 2
+
+
 def test_all_rows_are_updated_only_when_that_is_said(tmp_path: Path) -> None:
     table = ty.create_table(tmp_path / "t.lance", DATA)
     with pytest.raises(InvalidInput, match="where='true' to change all rows"):

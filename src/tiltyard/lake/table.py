@@ -422,9 +422,9 @@ class Table:
         """Number, time (local, without zone) and totals of every version, oldest first."""
         return self._ds.versions()
 
-    def tag(self, name: str, version: int | None = None, *, move: bool = False) -> None:
-        """Name a version, the one shown unless given (`--at` on the command line). A name that is taken
-        raises `TagAlreadyExists`; with `move` it then names this version instead.
+    def tag(self, name: str, version: int | str | None = None, *, move: bool = False) -> None:
+        """Name a version: by number or another tag, as `--at` on the command line, or the one shown. A name
+        that is taken raises `TagAlreadyExists`; with `move` it then names this version instead.
         """
         number = self._ds.version if version is None else version
         tags = self._ds.tags
