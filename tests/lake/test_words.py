@@ -22,7 +22,7 @@ CASES: dict[str, tuple[Callable[[ty.Table], Any], str]] = {
         r"several rows of the data .*id = 1; nothing was changed",
     ),
     "no key": (lambda t: t.dedupe(), r"with on= \(--on on the command line\)"),
-    "a name that is taken": (lambda t: t.tag("gold"), r"tag gold already exists.*move=True, .*tag move"),
+    "a name that is taken": (lambda t: t.tag("gold"), r"^tag gold already exists.*move=True, .*tag move"),
     "a number for an expression": (
         lambda t: t.update({"amount": 5}, where="true"),
         r"""updates\['amount'\] must be an SQL expression as text, such as "5".*found 5""",
@@ -34,6 +34,17 @@ CASES: dict[str, tuple[Callable[[ty.Table], Any], str]] = {
     "a text without quotes": (
         lambda t: t.update({"note": "zed"}, where="true"),
         r"No field named zed; there are: .*a text takes single quotes: 'zed'",
+    ),
+    "a tag that is not there": (
+        lambda t: t.at(tag="silver"),
+        r"^tag silver does not exist .*there are: gold",
+    ),
+    "a tag to take away": (lambda t: t.untag("silver"), r"^tag silver does not exist"),
+    "a condition cut short": (lambda t: t.count("amount >"), r"^(?!Invalid user input)"),
+    "a scan cut short": (lambda t: t.scan(where="amount >").to_arrow(), r"^(?!Invalid user input)"),
+    "an update of no column": (
+        lambda t: t.update({"amuont": "5"}, where="true"),
+        r"^updates sets 'amuont': there is no column 'amuont'; nearest: amount$",
     ),
     "a merge without sides": (
         lambda t: t.merge("id").when_matched_update({"amount": "amount + 1"}).execute({"id": [1]}),

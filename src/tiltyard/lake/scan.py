@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tiltyard.dataset import arguments
 from tiltyard.dataset.scanner import ColumnOrdering
+from tiltyard.lake.words import plain
 
 if TYPE_CHECKING:
     from tiltyard.dataset import LanceDataset
@@ -19,6 +20,7 @@ class Scan:
     iterating it gives its batches.
     """
 
+    @plain
     def __init__(self, ds: LanceDataset, asked: Mapping[str, Any]) -> None:
         """`asked`: arguments of `LanceDataset.scanner`; those that are None are left out."""
         self._ds = ds._pinned(ds._snapshot)
@@ -43,10 +45,12 @@ class Scan:
         """The `pa.Schema` of the result."""
         return self._scanner.projected_schema
 
+    @plain
     def to_arrow(self) -> Any:
         """Everything, as a `pa.Table`."""
         return self._scanner.to_table()
 
+    @plain
     def to_pandas(self) -> Any:
         """Everything, as a `pandas.DataFrame`."""
         return self._scanner.to_pandas()
@@ -64,10 +68,12 @@ class Scan:
     def __iter__(self) -> Iterator[Any]:
         return self.batches()
 
+    @plain
     def count(self) -> int:
         """How many rows."""
         return self._scanner.count_rows()
 
+    @plain
     def explain(self) -> str:
         """What will be read, in which order, and which index helps, as text."""
         return self._scanner.explain_plan()

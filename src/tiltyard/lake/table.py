@@ -12,6 +12,7 @@ from tiltyard.dataset import LanceDataset, arguments, write_dataset
 from tiltyard.dataset.handle import LATEST, seconds_of
 from tiltyard.errors import InvalidInput, TableAlreadyExists, TiltyardError
 from tiltyard.lake.scan import Scan
+from tiltyard.lake.words import plain
 from tiltyard.table.nearest.query import DEFAULT_K, MAKE_VECTORS
 
 if TYPE_CHECKING:
@@ -181,11 +182,13 @@ class Table:
         self._refuse_pinned("dedupe")
         return self._ds.dedupe(on, keep=keep)["num_deleted_rows"]
 
+    @plain
     def delete(self, where: Any) -> int:
         """Delete the rows for which the SQL (or Arrow expression) is true; how many they were."""
         self._refuse_pinned("delete")
         return self._ds.delete(where)["num_deleted_rows"]
 
+    @plain
     def update(self, updates: Mapping[str, str], where: Any = None) -> int:
         """Set columns, `{"price": "price * 2"}`, of the rows for which the SQL is true; how many they were.
         Expressions see the row as it was; a dotted path sets a field of a struct. As with `delete` all rows
@@ -384,6 +387,7 @@ class Table:
         """The whole table as a `polars.DataFrame`."""
         return self.scan().to_polars()
 
+    @plain
     def count(self, where: Any = None) -> int:
         """How many rows there are, or for how many the SQL is true."""
         return self._ds.count_rows(where)
@@ -403,6 +407,7 @@ class Table:
 
     # -- time ------------------------------------------------------------------------------------
 
+    @plain
     def at(self, version: int | None = None, tag: str | None = None, asof: Any = None) -> Table:
         """The table as it was at a version, a tag, or a time (`datetime` or ISO 8601 text; local where it
         has no zone). It stays there and refuses writes, except `restore`.
@@ -422,6 +427,7 @@ class Table:
         """Number, time (local, without zone) and totals of every version, oldest first."""
         return self._ds.versions()
 
+    @plain
     def tag(self, name: str, version: int | str | None = None, *, move: bool = False) -> None:
         """Name a version: by number or another tag, as `--at` on the command line, or the one shown. A name
         that is taken raises `TagAlreadyExists`; with `move` it then names this version instead.
@@ -437,6 +443,7 @@ class Table:
         """All tags and the versions that they name, oldest version first."""
         return {name: tag["version"] for name, tag in self._ds.tags.list_ordered("asc")}
 
+    @plain
     def untag(self, name: str) -> None:
         """Remove a tag; its version stays until a cleanup. Raises `TagNotFound`."""
         self._ds.tags.delete(name)

@@ -122,7 +122,7 @@ def _bound(schema: Schema, path: str, sql: str, scope: Any) -> Assignment:
     try:
         field = schema.field(path)
     except FieldNotFound as error:
-        raise FieldNotFound(f"Column {path!r} does not exist in the table: {error}") from error
+        raise FieldNotFound(f"updates sets {path!r}: {error}") from error
     above = schema.ancestors(field.id)
     for each in above:
         if each.logical_type != "struct" or each.is_packed:
