@@ -63,3 +63,16 @@ def test_a_refusal_says_what_to_do(tmp_path: Path, case: str) -> None:
     with pytest.raises(TiltyardError, match=told):
         act(table)
     assert table.version == 1
+
+
+def test_indices_and_explanations_are_short_when_printed(tmp_path: Path) -> None:
+    table = ty.create_table(tmp_path / "t.lance", pa.table({"id": [1, 2]}))
+    table.create_index("id")
+    table.append({"id": [3]})
+    assert (
+        str(table.indices()) == "[<IndexDescription id_idx: BTree on id, 2 rows indexed, 1 row not indexed>]"
+    )
+    told = str(table.explain_cleanup()).split("\n")
+    assert told[0] == "would remove nothing"
+    assert told[2].startswith("  1 to 2: it is not yet 14 days old (until ")
+    assert told[3] == "  3: it is the newest version"

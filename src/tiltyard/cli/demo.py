@@ -22,13 +22,14 @@ import pyarrow as pa
 from tiltyard import runtime
 from tiltyard.cli import flights
 from tiltyard.cli.account import Account
-from tiltyard.cli.text_table import lines
+from tiltyard.cli.text_table import lines, local_time, terminal_width
 from tiltyard.errors import TiltyardError
 
 WRITERS = 4
 APPENDS_EACH = 12
 POLL_SECONDS = 0.02
 PEER_SECONDS = 300
+INDENT = 3  # columns before what is told
 SORT_KEYS = ("time_hour", "carrier", "flight", "origin", "dest", "sched_dep_time", "tailnum")
 
 # The official package reads the table in a process of its own; nothing of it is imported here.
@@ -78,7 +79,7 @@ def _tell(account: Account, uri: str, scratch: Path) -> None:
     _travel(account, uri, full)
     _show_a_filter(account, uri)
     _ask_the_peer(account, uri, scratch)
-    account.title(f"\nDone in {runtime.monotonic() - started:.1f} s.")
+    account.title(f"\nDone in {runtime.monotonic() - started:.2f} s.")
 
 
 # -- the steps -----------------------------------------------------------------------------------
@@ -154,7 +155,7 @@ def _delete_cancelled(account: Account, uri: str) -> None:
     seconds, after = runtime.monotonic() - started, lance.dataset(uri).count_rows()
     if before - after != flights.CANCELLED:
         raise DemoError(f"{before - after:,} rows were deleted, not {flights.CANCELLED:,}")
-    account.checked(f"{before - after:,} rows deleted in {seconds * 1000:.0f} ms, {after:,} remain")
+    account.checked(f"{before - after:,} rows deleted in {seconds:.2f} s, {after:,} remain")
 
 
 def _travel(account: Account, uri: str, full: int) -> None:
@@ -167,7 +168,7 @@ def _travel(account: Account, uri: str, full: int) -> None:
             account.say("     ...")
         else:
             rows = lance.dataset(uri, version=version["version"]).count_rows()
-            account.say(f"{version['version']:>8}  {version['timestamp']:%H:%M:%S.%f}  {rows:>9,} rows")
+            account.say(f"{version['version']:>8}  {local_time(version['timestamp'])}  {rows:>9,} rows")
     old = lance.dataset(uri, version=full)
     cancelled = old.count_rows("dep_time IS NULL")
     if cancelled != flights.CANCELLED:
@@ -184,8 +185,9 @@ def _show_a_filter(account: Account, uri: str) -> None:
     columns = ["month", "day", "flight", "tailnum", "origin", "dest", "dep_delay", "arr_delay"]
     found = lance.dataset(uri).to_table(columns=columns, filter=where)
     seconds = runtime.monotonic() - started
-    account.say("\n".join(lines(found.slice(0, 8))))
-    account.say(f"{found.num_rows} of {lance.dataset(uri).count_rows():,} rows in {seconds * 1000:.1f} ms")
+    width = terminal_width()
+    account.say("\n".join(lines(found.slice(0, 8), width and width - INDENT)))
+    account.say(f"{found.num_rows} of {lance.dataset(uri).count_rows():,} rows in {seconds:.2f} s")
 
 
 def _ask_the_peer(account: Account, uri: str, scratch: Path) -> None:

@@ -16,6 +16,7 @@ from tiltyard.dataset import arguments
 from tiltyard.dataset.handle import Handle, refuse
 from tiltyard.dataset.progress import IndexProgress
 from tiltyard.errors import InvalidInput, UnsupportedFeature
+from tiltyard.table.wording import counted
 
 if TYPE_CHECKING:
     from tiltyard.table.indexing import IndexFacts, SegmentFacts
@@ -62,9 +63,12 @@ class IndexDescription:
         return len(self.segments)
 
     def __str__(self) -> str:
-        rest = f", {self.num_rows_unindexed:,} rows not indexed" if self.num_rows_unindexed else ""
-        columns = ", ".join(self.field_names)
-        return f"{self.name}: {self.index_type} on {columns}, {self.num_rows_indexed:,} rows indexed{rest}"
+        rest = f", {counted(self.num_rows_unindexed, 'row')} not indexed" if self.num_rows_unindexed else ""
+        told = f"{self.index_type} on {', '.join(self.field_names)}"
+        return f"{self.name}: {told}, {counted(self.num_rows_indexed, 'row')} indexed{rest}"
+
+    def __repr__(self) -> str:
+        return f"<IndexDescription {self}>"
 
 
 def describe(snapshot: Snapshot) -> list[IndexDescription]:
