@@ -116,7 +116,7 @@ def test_fields_of_a_struct_are_set_and_the_others_stay() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused_and_names_the_column(column: str, sql: str) -> None:
-    with pytest.raises((InvalidExpression, FieldNotFound, InvalidInput), match=f"'{column}'|no column"):
+    with pytest.raises((InvalidExpression, FieldNotFound, InvalidInput), match=f"'{column}'|No field named"):
         applied({column: sql})
 
 
