@@ -50,7 +50,9 @@ class Worker:
         """What it answers; StoreError if it fails, dies, or takes longer than `ANSWER_SECONDS`."""
         out = self._process.stdout
         assert out is not None
-        if not select.select([out], [], [], ANSWER_SECONDS)[0]:
+        waiting = select.poll()  # select() knows no handles beyond 1,023
+        waiting.register(out, select.POLLIN)
+        if not waiting.poll(ANSWER_SECONDS * 1000):
             raise StoreError(f"a process of the probe did not answer within {ANSWER_SECONDS:g} s")
         line = out.readline()
         if not line:

@@ -144,7 +144,8 @@ def check_table(
         wrong.append(f"T4: a version cannot be read: {type(error).__name__}: {error}")
     wrong += _check_retained(chain, store, retained)
     wrong += _check_tags(store)
-    wrong += _check_indices(store)
+    if not wrong:
+        wrong += _check_indices(store)
     if unique and last:
         doubled = {key: values for key, values in chain.rows(last).items() if len(values) > 1}
         if doubled:
