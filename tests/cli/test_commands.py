@@ -324,15 +324,16 @@ def test_unknown_options_are_told_under_the_usage_of_their_command(
 
 
 def test_versions_name_a_creation_their_zone_and_what_a_reservation_is_for(
-    uri: str, capsys: pytest.CaptureFixture[str]
+    uri: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "80")  # where not all has room, a message is cut, not a time
     assert main(["compact", uri]) == 0
     capsys.readouterr()
     assert main(["versions", uri]) == 0
     first, *rest = capsys.readouterr().out.splitlines()[1:]
     assert re.search(r" \d\d:\d\d:\d\d[+-]\d\d:\d\d +3  Create", first), first
     reserved = next(line for line in rest if "ReserveFragments" in line)
-    assert reserved.endswith("(numbers for the files of a compaction)"), reserved
+    assert "(numbers for" in reserved, reserved
 
 
 def test_the_first_rows_keep_to_the_width_of_the_terminal(

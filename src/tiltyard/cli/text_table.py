@@ -16,17 +16,20 @@ NARROWEST = 6  # and those that it keeps where many cells share a line
 GAP = "  "
 
 
-def lines(table: pa.Table, width: int | None = None, right: Container[str] = ()) -> list[str]:
+def lines(
+    table: pa.Table, width: int | None = None, right: Container[str] = (), whole: Container[str] = ()
+) -> list[str]:
     """Head line and rows, columns aligned; numbers, and columns named in `right`, to the right, long
     values cut with an ellipsis.
 
-    `width`: columns of the terminal, None without a limit. Wide columns are narrowed to fit; where that is
-    not enough, the last ones are left out and counted. Control characters are escaped.
+    `width`: columns of the terminal, None without a limit. Wide columns are narrowed to fit, those named in
+    `whole` after all others; where that is not enough, the last ones are left out and counted. Control
+    characters are escaped.
     """
     columns = [_cells(name, table[name]) for name in table.column_names]
     widths = [max(map(_width, cells)) for cells in columns]
     if width is not None:
-        widths = _fitted(widths, width)
+        widths = _fitted(widths, width, [name in whole for name in table.column_names])
     shown = []
     for cells, room, field in zip(columns, widths, table.schema, strict=False):
         is_number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
@@ -97,14 +100,15 @@ def _padded(text: str, room: int, right: bool) -> str:
     return blank + text if right else text + blank
 
 
-def _fitted(widths: list[int], width: int) -> list[int]:
-    """The widths of as many columns as fit, the widest made narrower first."""
+def _fitted(widths: list[int], width: int, whole: list[bool]) -> list[int]:
+    """The widths of as many columns as fit, the widest made narrower first, those to be whole last."""
     least = [min(each, NARROWEST) for each in widths]
     fitting = len(least)
     while fitting > 1 and sum(least[:fitting]) + len(GAP) * (fitting - 1) > width:
         fitting -= 1
     found = widths[:fitting]
     room = width - len(GAP) * (fitting - 1)
-    while sum(found) > room and max(found) > NARROWEST:
-        found[found.index(max(found))] -= 1
+    for narrowed in ([at for at in range(fitting) if not whole[at]], list(range(fitting))):
+        while sum(found) > room and max((found[at] for at in narrowed), default=0) > NARROWEST:
+            found[max(narrowed, key=lambda at: found[at])] -= 1
     return found

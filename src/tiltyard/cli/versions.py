@@ -51,7 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
         older = counted(len(locations) - len(chosen), "older version")
         print(f"({older}: --newest 0 shows all)", file=sys.stderr)
     found = [row for row in (_row(store, session, each) for each in chosen) if row is not None]
-    print("\n".join(lines(pa.Table.from_pylist(found), terminal_width(), right=("rows",))))
+    whole = ("time", "rows", "operation")
+    print("\n".join(lines(pa.Table.from_pylist(found), terminal_width(), right=("rows",), whole=whole)))
     return 0
 
 
