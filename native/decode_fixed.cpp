@@ -163,9 +163,10 @@ void widen(uint8_t* out, int64_t to, const uint8_t* in, int64_t from, int64_t n)
   }
 }
 
-// One piece of one page into `base` at item `at`, all of `bits` bits.
-void piece(const Column& column, const Chunk& chunk, int64_t bits, int64_t lo, int64_t n,
-           uint8_t* base, int64_t at) {
+}  // namespace
+
+void fixed_piece(const Column& column, const Chunk& chunk, int64_t bits, int64_t lo, int64_t n, uint8_t* base,
+                 int64_t at) {
   const int64_t* p = column.page(chunk.page);
   const int64_t codec = p[VALUE_CODEC], bytes = bits / 8, buffer = p[BUFFER];
   uint8_t* out = base + at * bytes;
@@ -203,6 +204,8 @@ void piece(const Column& column, const Chunk& chunk, int64_t bits, int64_t lo, i
   }
 }
 
+namespace {
+
 // Values of segments, in order, into `base`, which holds `size` bytes.
 void fill(const Column& column, const Segments& segments, int64_t bits, uint8_t* base, int64_t size) {
   require(bits > 0 && bits <= (int64_t(1) << 32), "value width out of bounds");
@@ -213,11 +216,11 @@ void fill(const Column& column, const Segments& segments, int64_t bits, uint8_t*
     const int64_t* p = column.page(chunk.page);
     const int64_t have = p[VALUE_BITS], codec = p[VALUE_CODEC];
     if (have == bits || codec == VALUE_NONE || codec == VALUE_ONES) {
-      piece(column, chunk, bits, lo, n, base, at);
+      fixed_piece(column, chunk, bits, lo, n, base, at);
     } else {
       require(p[DICT_ITEMS] > 0 && have > 0 && have % 8 == 0 && bits % 8 == 0 && have < bits && bits <= 64, "pages of different value widths");
       narrow.resize(size_t(n * (have / 8)));
-      piece(column, chunk, have, lo, n, narrow.data(), 0);
+      fixed_piece(column, chunk, have, lo, n, narrow.data(), 0);
       widen(base + at * (bits / 8), bits / 8, narrow.data(), have / 8, n);
     }
     if (p[DICT_ITEMS] > 0 && codec != VALUE_NONE) {
@@ -231,189 +234,6 @@ void fill(const Column& column, const Segments& segments, int64_t bits, uint8_t*
       }
     }
   });
-}
-
-
-// out[i] = 1 where value i lies in the arc of `span` + 1 words that begins at `low`: with numbers that wrap around,
-// one test serves signed and unsigned values.
-template <typename T>
-inline __attribute__((always_inline)) void test_arc(const uint8_t* values, int64_t n, T low, T span, uint8_t* out) {
-  for (int64_t i = 0; i < n; i++) {
-    T v;
-    std::memcpy(&v, values + i * sizeof(T), sizeof(T));
-    out[i] = uint8_t(T(v - low) <= span);
-  }
-}
-
-TY_CLONES void test_arc8(const uint8_t* v, int64_t n, uint8_t low, uint8_t span, uint8_t* out) {
-  test_arc<uint8_t>(v, n, low, span, out);
-}
-TY_CLONES void test_arc16(const uint8_t* v, int64_t n, uint16_t low, uint16_t span, uint8_t* out) {
-  test_arc<uint16_t>(v, n, low, span, out);
-}
-TY_CLONES void test_arc32(const uint8_t* v, int64_t n, uint32_t low, uint32_t span, uint8_t* out) {
-  test_arc<uint32_t>(v, n, low, span, out);
-}
-TY_CLONES void test_arc64(const uint8_t* v, int64_t n, uint64_t low, uint64_t span, uint8_t* out) {
-  test_arc<uint64_t>(v, n, low, span, out);
-}
-
-void test_values(int64_t bits, const uint8_t* v, int64_t n, uint64_t low, uint64_t span, uint8_t* out) {
-  switch (bits) {
-    case 8: return test_arc8(v, n, uint8_t(low), uint8_t(span), out);
-    case 16: return test_arc16(v, n, uint16_t(low), uint16_t(span), out);
-    case 32: return test_arc32(v, n, uint32_t(low), uint32_t(span), out);
-    default: return test_arc64(v, n, low, span, out);
-  }
-}
-
-// What the width of a bit packed chunk says of all its values, which are 0 to 2^width - 1: 0 none passes, 1 each
-// one does, -1 they must be looked at.
-int told_by_width(int64_t bits, uint64_t width, uint64_t low, uint64_t span) {
-  const uint64_t every = bits == 64 ? ~uint64_t(0) : (uint64_t(1) << bits) - 1;
-  const uint64_t most = width == 64 ? ~uint64_t(0) : (uint64_t(1) << width) - 1;
-  const uint64_t zero = (0 - low) & every;  // where 0 stands, counted from the begin of the arc
-  if (zero <= span) return most <= span - zero ? 1 : -1;
-  return low > most ? 0 : -1;
-}
-
-// The same of a chunk; damage is left to those who unpack it.
-int told_by_chunk(const Chunk& chunk, const int64_t* p, int64_t bits, uint64_t low, uint64_t span) {
-  const int64_t buffer = p[BUFFER], word = bits / 8;
-  if (p[VALUE_CODEC] != VALUE_INLINE || p[KIND] == FULL_ZIP || buffer < 0 || buffer >= p[BUFFERS]) return -1;
-  const Span in = chunk.value[buffer];
-  if (in.size < word || chunk.items > BLOCK) return -1;
-  const uint64_t width = load(in.data, int(word));
-  if (width > uint64_t(bits) || in.size < word + 128 * int64_t(width)) return -1;
-  return told_by_width(bits, width, low, span);
-}
-
-void check_testable(const int64_t* p, int64_t bits) {
-  const int64_t codec = p[VALUE_CODEC];
-  require(p[DICT_ITEMS] <= 0, "test of values in a dictionary");
-  require(p[VALUE_BITS] == bits || codec == VALUE_NONE || codec == VALUE_ONES, "pages of different value widths");
-}
-
-void check_word(int64_t bits) {
-  require(bits == 8 || bits == 16 || bits == 32 || bits == 64, "test of values of a width that is no word");
-}
-
-// Which values lie in an arc, block by block: what is unpacked never leaves the nearest cache.
-void within(const ColumnTables& tables, In<int64_t> start, In<int64_t> count, int64_t bits, uint64_t low,
-            uint64_t span, Out<uint8_t> out_) {
-  check_word(bits);
-  require(bits == 64 || (low >> bits == 0 && span >> bits == 0), "bounds wider than the values");
-  const Column& column = tables.column;
-  const Segments segments(start, count);
-  uint8_t* out = out_.data();
-  const int64_t size = int64_t(out_.size());
-  nb::gil_scoped_release release;
-  alignas(64) uint8_t block[BLOCK * 8];
-  for_pieces(column, segments, [&](const Chunk& chunk, int64_t lo, int64_t n, int64_t at) {
-    require(n <= size - at, "output smaller than the items that were asked for");
-    const int64_t* p = column.page(chunk.page);
-    check_testable(p, bits);
-    const int told = told_by_chunk(chunk, p, bits, low, span);
-    if (told >= 0) {
-      std::memset(out + at, told, size_t(n));
-      return;
-    }
-    for (int64_t done = 0; done < n; done += BLOCK) {
-      const int64_t m = std::min(BLOCK, n - done);
-      piece(column, chunk, bits, lo + done, m, block, 0);
-      test_values(bits, block, m, low, span, out + at + done);
-    }
-  });
-}
-
-// A set of words of an arc, or a little more than that, as bytes that are zero where no word of the set belongs.
-// Dense: the byte of a word is the one at its distance from `low`. Sparse: the one at its product with `multiplier`,
-// shifted; it is ANY, or MARK with the next seven bits of the product of the one word that belongs there.
-constexpr uint8_t ANY = 1, MARK = 0x80;
-struct Filter {
-  uint64_t low, span, multiplier;
-  int shift;
-  const uint8_t* bytes;
-};
-
-// Words that pass, with their numbers. First the byte of each, without branches, for which word passes cannot be
-// foreseen; then these by eights, of which most are zero. There are at most BLOCK.
-template <typename T>
-int64_t pass_words(const uint8_t* values, int64_t n, const Filter& f, int64_t number, int64_t* positions,
-                   uint64_t* words) {
-  alignas(8) uint8_t passes[BLOCK];
-  const auto word_of = [values](int64_t i) {
-    T v;
-    std::memcpy(&v, values + i * sizeof(T), sizeof(T));
-    return uint64_t(int64_t(v));
-  };
-  const uint64_t low = f.low, behind = f.span + 1, multiplier = f.multiplier;
-  const uint8_t* bytes = f.bytes;
-  const int shift = f.shift;
-  if (multiplier == 1) {
-    for (int64_t i = 0; i < n; i++) passes[i] = bytes[std::min(word_of(i) - low, behind)];
-  } else {
-    for (int64_t i = 0; i < n; i++) passes[i] = bytes[word_of(i) * multiplier >> shift];
-  }
-  std::memset(passes + n, 0, size_t((8 - n % 8) % 8));
-  int64_t k = 0;
-  for (int64_t i = 0; i < n; i += 8) {
-    uint64_t left = load_word<uint64_t>(passes + i);
-    while (left != 0) {
-      const int64_t within = __builtin_ctzll(left) / 8, at = i + within;
-      left &= ~(uint64_t(0xff) << 8 * within);
-      const uint64_t word = word_of(at);
-      const uint8_t mark = MARK | uint8_t(word * multiplier >> (shift - 7) & 0x7f);
-      if (word - low > f.span || (passes[at] != ANY && (multiplier == 1 || passes[at] != mark))) continue;
-      positions[k] = number + at;
-      words[k++] = word;
-    }
-  }
-  return k;
-}
-
-int64_t pass_values(int64_t bits, bool is_signed, const uint8_t* v, int64_t n, const Filter& f, int64_t number,
-                    int64_t* positions, uint64_t* words) {
-  switch (is_signed ? -bits : bits) {
-    case 8: return pass_words<uint8_t>(v, n, f, number, positions, words);
-    case -8: return pass_words<int8_t>(v, n, f, number, positions, words);
-    case 16: return pass_words<uint16_t>(v, n, f, number, positions, words);
-    case -16: return pass_words<int16_t>(v, n, f, number, positions, words);
-    case 32: return pass_words<uint32_t>(v, n, f, number, positions, words);
-    case -32: return pass_words<int32_t>(v, n, f, number, positions, words);
-    default: return pass_words<uint64_t>(v, n, f, number, positions, words);
-  }
-}
-
-// Which values pass a filter of 64-bit words: their numbers and the words that they are. Returns how many.
-int64_t among(const ColumnTables& tables, In<int64_t> start, In<int64_t> count, int64_t bits, bool is_signed,
-              uint64_t low, uint64_t span, uint64_t multiplier, int64_t shift, In<uint8_t> filter_,
-              Out<int64_t> positions_, Out<uint64_t> words_) {
-  check_word(bits);
-  require(shift >= 7 && shift < 64 && (multiplier != 1 || span < ~uint64_t(0)), "filter of an impossible size");
-  const uint64_t last = multiplier == 1 ? span + 1 : ~uint64_t(0) >> shift;
-  require(last < uint64_t(filter_.size()), "filter of fewer bytes than places");
-  const Column& column = tables.column;
-  const Segments segments(start, count);
-  const Filter filter{low, span, multiplier, int(shift), filter_.data()};
-  const int64_t size = int64_t(std::min(positions_.size(), words_.size()));
-  int64_t* positions = positions_.data();
-  uint64_t* words = words_.data();
-  nb::gil_scoped_release release;
-  alignas(64) uint8_t block[BLOCK * 8];
-  int64_t k = 0;
-  for_pieces(column, segments, [&](const Chunk& chunk, int64_t lo, int64_t n, int64_t at) {
-    require(n <= size - at, "output smaller than the items that were asked for");
-    const int64_t* p = column.page(chunk.page);
-    check_testable(p, bits);
-    if (bits == 64 && told_by_chunk(chunk, p, bits, low, span) == 0) return;
-    for (int64_t done = 0; done < n; done += BLOCK) {
-      const int64_t m = std::min(BLOCK, n - done);
-      piece(column, chunk, bits, lo + done, m, block, 0);
-      k += pass_values(bits, is_signed, block, m, filter, at + done, positions + k, words + k);
-    }
-  });
-  return k;
 }
 
 void fixed(In<uint8_t> src, In<uint8_t> aux, In<int64_t> staged, In<uint8_t> side, In<int64_t> pages,
@@ -504,116 +324,13 @@ void gather_fixed(In<uint8_t> src, In<int64_t> position, int64_t width, Out<uint
   }
 }
 
-// Where the buffers of chunks lie: per chunk levels, then (position, size) of rep, def and each value buffer.
-void chunk_buffers(In<uint8_t> src, In<uint8_t> side, In<int64_t> pages, In<int64_t> first, In<int64_t> chunks,
-                   In<int64_t> wanted, int64_t buffers, Out<int64_t> out) {
-  In<uint8_t> no_bytes;
-  In<int64_t> no_staged;
-  Column column(src, no_bytes, no_staged, side, pages, first, chunks);
-  require(buffers >= 0 && buffers <= MAX_BUFFERS, "too many value buffers in a chunk");
-  const int64_t fields = 1 + 2 * (2 + buffers), n = int64_t(wanted.size());
-  require(n * fields <= int64_t(out.size()), "output smaller than the chunks that were asked for");
-  const int64_t* w = wanted.data();
-  int64_t* o = out.data();
-  nb::gil_scoped_release release;
-  Chunk chunk;
-  for (int64_t i = 0; i < n; i++, o += fields) {
-    column.open(w[i], chunk);
-    const int64_t have = column.page(chunk.page)[KIND] == MINI_BLOCK ? column.page(chunk.page)[BUFFERS] : 0;
-    o[0] = chunk.levels;
-    auto put = [&](int64_t slot, Span s) {
-      o[1 + 2 * slot] = s.data ? int64_t(s.data - column.src.data) : -1;
-      o[2 + 2 * slot] = s.size;
-    };
-    put(0, chunk.rep);
-    put(1, chunk.def);
-    for (int64_t b = 0; b < buffers; b++) put(2 + b, b < have ? chunk.value[b] : Span{});
-  }
-}
-
-// The chunk tables of a column. Per page (PLACE_FIELDS numbers): chunk words (position, bytes, bytes of a word; 0:
-// the page is one chunk), chunks (position, bytes), items, rows, repetition index (position or -1, bytes).
-constexpr int64_t PLACE_FIELDS = 9;
-constexpr int64_t MAX_COUNT = int64_t(1) << 48;  // items or rows of a page
-
-int64_t index_chunks(In<uint8_t> src_, In<int64_t> places_, Out<int64_t> first_, Out<int64_t> started_,
-                     Out<int64_t> chunks_) {
-  const Span src{src_.data(), int64_t(src_.size())};
-  const int64_t num_pages = int64_t(places_.size()) / PLACE_FIELDS, room = int64_t(chunks_.size()) / CHUNK_FIELDS;
-  require(int64_t(places_.size()) == num_pages * PLACE_FIELDS, "place table: wrong size");
-  require(int64_t(first_.size()) > room && int64_t(started_.size()) > room, "chunk outputs differ in size");
-  const int64_t* place = places_.data();
-  int64_t *first = first_.data(), *started = started_.data(), *chunks = chunks_.data();
-  nb::gil_scoped_release release;
-  int64_t c = 0, item = 0, row = 0;
-  first[0] = started[0] = 0;
-  auto add = [&](int64_t position, int64_t size, int64_t page, int64_t items, int64_t rows) {
-    require(c < room, "more chunks than there is room for");
-    chunks[c * CHUNK_FIELDS] = position;
-    chunks[c * CHUNK_FIELDS + 1] = size;
-    chunks[c * CHUNK_FIELDS + 2] = page;
-    c++;
-    first[c] = item += items;
-    started[c] = row += rows;
-  };
-  for (int64_t p = 0; p < num_pages; p++, place += PLACE_FIELDS) {
-    const int64_t width = place[2], items = place[5], rows = place[6];
-    require(items >= 0 && items <= MAX_COUNT && rows >= 0 && rows <= MAX_COUNT && item <= MAX_COUNT && row <= MAX_COUNT,
-            "page of more items than any file holds");
-    if (width == 0) {
-      add(0, 0, p, items, rows);
-      continue;
-    }
-    require(width == 2 || width == 4, "chunk words of an impossible width");
-    const Span words = Column::cut(src, place[0], place[1], "chunk words outside of the file");
-    const int64_t n = words.size / width;
-    require(n > 0 && n * width == words.size, "chunk words cut short");
-    const Span data = Column::cut(src, place[3], place[4], "chunks outside of the file");
-    Span index;
-    if (place[7] >= 0) {
-      index = Column::cut(src, place[7], place[8], "repetition index outside of the file");
-      require(index.size == 16 * n, "repetition index and chunks differ in number");
-    } else {
-      require(items == rows, "a page without lists of other items than rows");
-    }
-    int64_t at = 0, left = items, rows_left = rows, begun = 0;
-    for (int64_t k = 0; k < n; k++) {
-      const uint64_t word = load(words.data + k * width, int(width));
-      const int64_t size = (int64_t(word >> 4) + 1) * 8;
-      const int64_t m = k + 1 < n ? int64_t(1) << (word & 15) : left;
-      require(size <= data.size - at, "chunks longer than their buffer");
-      require(m <= left, "chunks of more items than their page");
-      int64_t starts = m;
-      if (index.data) {
-        const uint64_t ended = load(index.data + 16 * k, 8), over = load(index.data + 16 * k + 8, 8);
-        require(ended <= uint64_t(rows_left), "repetition index of more rows than its page");
-        rows_left -= int64_t(ended);
-        starts = int64_t(ended) - begun + (over > 0);
-        begun = over > 0;
-        require(starts >= 0, "repetition index in which a row never ends");
-      }
-      add(place[3] + at, size, p, m, starts);
-      at += size;
-      left -= m;
-    }
-    require(!index.data || (rows_left == 0 && !begun), "repetition index of other rows than its page");
-  }
-  return c;
-}
-
 }  // namespace
 
 void register_fixed(nb::module_& m) {
-  m.def("index_chunks", &index_chunks);
-  nb::class_<ColumnTables>(m, "ColumnTables")
-      .def(nb::init<In<uint8_t>, In<uint8_t>, In<int64_t>, In<int64_t>, In<int64_t>>());
   m.def("fixed", &fixed);
   m.def("fixed_columns", &fixed_columns);
-  m.def("within", &within);
-  m.def("among", &among);
   m.def("block_fixed", &block_fixed);
   m.def("gather_fixed", &gather_fixed);
-  m.def("chunk_buffers", &chunk_buffers);
 }
 
 }  // namespace tiltyard

@@ -303,7 +303,13 @@ void decode_levels(int64_t codec, int64_t bits, Span in, int64_t count, int64_t 
 void check_level_count(int64_t codec, int64_t bits, Span in, int64_t count);
 void map_levels(const Column& column, const int64_t* page, uint16_t* levels, int64_t n);
 
+// One piece of one page of values of constant width into `base` at item `at`, all of `bits` bits.
+void fixed_piece(const Column& column, const Chunk& chunk, int64_t bits, int64_t lo, int64_t n, uint8_t* base,
+                 int64_t at);
+
+void register_chunks(nb::module_& m);
 void register_fixed(nb::module_& m);
+void register_within(nb::module_& m);
 void register_variable(nb::module_& m);
 void register_levels(nb::module_& m);
 void register_full_zip(nb::module_& m);
