@@ -1,9 +1,10 @@
 """Making, moving and deleting tags (table format, section 5; decisions D11, D27).
 
 A tag's file is created if nothing is there, and carries a nonce, so that of two creators one wins and a lost
-answer is found out. Moving a tag replaces its file: of two movers the later one wins; a move that runs beside
-a deletion may make the tag again. After a tag is written, the cleanups under way are looked at: where one
-removes the version, the tag is taken back (`cleanup.intents`).
+answer is found out. Where it is not, nothing is sent again: another may have seen the tag and deleted it.
+Moving a tag replaces its file: of two movers the later one wins; a move that runs beside a deletion may make
+the tag again. After a tag is written, the cleanups under way are looked at: where one removes the version,
+the tag is taken back (`cleanup.intents`).
 """
 
 from __future__ import annotations
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
 NONCE_KEY = "tiltyard.nonce"
 """Metadata that tells who wrote a tag's file."""
 
-MAX_CREATIONS = 3
-"""How often a creation whose answer was lost, and that cannot be found, is sent again."""
-
 MAX_NAME_BYTES = 240
 """Longer names would not fit a file system beside the suffix and a writer's own marks."""
 
@@ -68,19 +66,19 @@ def create_tag(root: Store, name: str, target: Snapshot, metadata: Mapping[str, 
         with_nonce(metadata or {}),
     )
     path, data = names.tag_path(name), encode_tag(tag)
-    for _ in range(MAX_CREATIONS):
-        answer = root.create(path, data)
-        if answer is Created.NOT_DONE:
-            cause = root.failure(path)
-            raise StoreError(f"tag {name!r} could not be written to {root.uri} ({cause})") from cause
-        if answer is Created.WON or _landed(root, tag):
-            _check_target(root, tag, target, None)
-            return tag
-        if answer is Created.EXISTS or root.exists(path):
-            raise TagAlreadyExists(
-                f"Ref conflict error: tag {name} already exists in {root.uri}; move it (tag with "
-                "move=True, tags.update, `tiltyard tag move`), or choose another name"
-            )
+    answer = root.create(path, data)
+    if answer is Created.NOT_DONE:
+        cause = root.failure(path)
+        raise StoreError(f"tag {name!r} could not be written to {root.uri} ({cause})") from cause
+    if answer is Created.WON or _landed(root, tag):
+        _check_target(root, tag, target, None)
+        return tag
+    if answer is Created.EXISTS:
+        raise TagAlreadyExists(
+            f"Ref conflict error: tag {name} already exists in {root.uri}; move it (tag with "
+            "move=True, tags.update, `tiltyard tag move`), or choose another name"
+        )
+    # Not sent again: it may have stood until somebody deleted it, and would come back.
     raise _unknown(root, name, "making")
 
 

@@ -1,0 +1,23 @@
+"""Seeds that once found something: nothing may be found with them again.
+
+A change of the product may lead a seed through another schedule; what was found has a test of its own too, in
+the tests of what was wrong.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tiltyard.testing.simulation.explore import explore
+from tiltyard.testing.simulation.scenarios import SCENARIOS
+
+FOUND = {
+    ("tags-objects", 100567): "a creation with a lost answer, deleted by another, was told as not made",
+    ("tags-objects", 200351): "a creation with a lost answer, deleted by another, was sent again",
+}
+
+
+@pytest.mark.parametrize(("scenario", "seed"), FOUND)
+def test_what_was_found_is_mended(scenario: str, seed: int) -> None:
+    report = explore(SCENARIOS[scenario](), [seed])
+    assert report.finding is None, f"{FOUND[scenario, seed]}: {report.finding}"
