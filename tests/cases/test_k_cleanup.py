@@ -486,9 +486,14 @@ def test_a_cleanup_through_an_old_handle_leaves_what_it_shows(uri: str) -> None:
 )
 def test_what_cannot_be_served_is_refused_before_anything_goes(uri: str, wrong: dict[str, Any]) -> None:
     overwritten(uri)
-    with pytest.raises((TiltyardError, TypeError)) as raised:
-        dataset(uri).cleanup_old_versions(**{"older_than": NOW, **wrong})
-    assert isinstance(raised.value, ValueError)
+    ds = dataset(uri)
+    acts = [ds.cleanup_old_versions]
+    if "delete_concurrency" not in wrong:
+        acts.append(ds.explain_cleanup_old_versions)
+    for act in acts:
+        with pytest.raises((TiltyardError, TypeError)) as raised:
+            act(**{"older_than": NOW, **wrong})
+        assert isinstance(raised.value, ValueError)
     assert versions(uri) == [1, 2, 3, 4]
     assert not (Path(uri) / "_tiltyard").exists()
 

@@ -11,6 +11,7 @@ from tiltyard.dataset import arguments
 from tiltyard.dataset.handle import Handle
 from tiltyard.dataset.tags import Branches
 from tiltyard.errors import InvalidCleanup, InvalidInput
+from tiltyard.table.wording import NS_PER_SECOND
 
 if TYPE_CHECKING:
     from tiltyard.table.cleanup.explain import CleanupExplanation, CleanupStats
@@ -18,9 +19,8 @@ if TYPE_CHECKING:
     from tiltyard.table.cleanup.survey import Place
     from tiltyard.table.snapshot import Snapshot
 
-NS_PER_SECOND = 1_000_000_000
-DEFAULT_OLDER_THAN = timedelta(days=14)
 MAX_FILES = 1000
+"""As `table.cleanup.explain.MAX_FILES`, which is loaded when it is called."""
 MAX_RATE = 1_000_000_000
 MAX_CONCURRENCY = 2**61 - 1
 MAX_INTERVAL = 2**31 - 1
@@ -97,7 +97,7 @@ class CleanFace(Handle):
         policy = _policy(
             older_than, retain_versions, delete_unverified, error_if_tagged_old_versions, versions
         )
-        arguments.maybe_whole("delete_rate_limit", delete_rate_limit)
+        _maybe_positive("delete_rate_limit", delete_rate_limit, MAX_RATE)
         snapshot = self._snapshot
         return explain(
             self._place(snapshot),
@@ -173,14 +173,15 @@ def _refuse_options(options: Mapping[str, Any]) -> None:
 def _policy(
     older_than: Any, retain_versions: Any, delete_unverified: Any, refuse_tagged: Any, versions: Any
 ) -> Policy:
-    from tiltyard.table.cleanup.select import Policy
+    from tiltyard.table.cleanup.select import DEFAULT_OLDER_THAN_NS, Policy
 
+    age = None if older_than is None else age_ns("older_than", older_than)
     chosen = None if versions is None else frozenset(arguments.wholes("versions", versions, 1))
     retain = arguments.maybe_whole("retain_versions", retain_versions)
-    if older_than is None and retain is None and chosen is None:
-        older_than = DEFAULT_OLDER_THAN
+    if age is None and retain is None and chosen is None:
+        age = DEFAULT_OLDER_THAN_NS
     return Policy(
-        None if older_than is None else age_ns("older_than", older_than),
+        age,
         retain,
         chosen,
         delete_unverified=arguments.flag("delete_unverified", delete_unverified),

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from tiltyard.dataset import arguments
-from tiltyard.dataset.cleaning import NS_PER_SECOND, AutoCleanupSwitch, age_ns
+from tiltyard.dataset.cleaning import AutoCleanupSwitch, age_ns
 from tiltyard.dataset.handle import Handle
+from tiltyard.table.wording import NS_PER_SECOND
 
 if TYPE_CHECKING:
     from tiltyard.dataset.compaction import CompactionMetrics

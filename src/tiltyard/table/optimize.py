@@ -21,7 +21,7 @@ from tiltyard.table.compact.run import Progress
 from tiltyard.table.indexing import Optimized, optimize_indices
 from tiltyard.table.replanning import replanned
 from tiltyard.table.snapshot import open_latest
-from tiltyard.table.wording import counted, sized
+from tiltyard.table.wording import NS_PER_SECOND, counted, sized
 
 if TYPE_CHECKING:
     from tiltyard.session import Session
@@ -32,8 +32,6 @@ STEPS = (COMPACTION, INDICES, CLEANUP)
 
 EXPIRE_AFTER_SECONDS = 7 * 86_400.0
 """Versions older than this are removed by default."""
-
-NS_PER_SECOND = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)

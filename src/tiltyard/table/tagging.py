@@ -31,6 +31,7 @@ from tiltyard.store import Created, Store
 from tiltyard.table.cleanup import intents
 from tiltyard.table.refs import read_tag, unknown_tag
 from tiltyard.table.versions import locate, not_found
+from tiltyard.table.wording import NS_PER_SECOND
 
 if TYPE_CHECKING:
     from tiltyard.session import Session
@@ -44,8 +45,6 @@ MAX_NAME_BYTES = 240
 
 _REFUSALS = frozenset((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT))
 """What a system says that did not even begin."""
-
-_NS = 1_000_000_000
 
 
 def create_tag(root: Store, name: str, target: Snapshot, metadata: Mapping[str, str] | None = None) -> Tag:
@@ -164,8 +163,14 @@ def _manifest_size(target: Snapshot) -> int:
 def _check_target(root: Store, tag: Tag, target: Snapshot, before: Tag | None) -> None:
     """Take a tag back if its version goes: whoever removes it has looked at the tags before we wrote ours."""
     store = target.store
-    if store.exists(target.location.path) and not intents.removing(store, target.session, tag.version):
-        return
+    try:
+        if store.exists(target.location.path) and not intents.removing(store, target.session, tag.version):
+            return
+    except (StoreError, CorruptFile) as error:
+        raise OutcomeUnknown(
+            f"tag {tag.name!r} of {root.uri} names version {tag.version} now, but whether a cleanup removes "
+            f"that version could not be looked up ({error}). Read the version through the tag to see"
+        ) from error
     path = names.tag_path(tag.name)
     told = "not made" if before is None else f"left on version {before.version}"
     if _is_ours(root, tag):
@@ -222,5 +227,5 @@ def _unknown(root: Store, name: str, doing: str) -> OutcomeUnknown:
 
 def _now(root: Store) -> str:
     """The store's time as RFC 3339 text with nanoseconds."""
-    seconds, ns = divmod(root.now_ns(), _NS)
+    seconds, ns = divmod(root.now_ns(), NS_PER_SECOND)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ns:09d}Z"

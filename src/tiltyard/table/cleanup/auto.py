@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from tiltyard.errors import InvalidInput, TiltyardError
 from tiltyard.table.snapshot import Snapshot
+from tiltyard.table.wording import NS_PER_SECOND as NS
 
 PREFIX = "lance.auto_cleanup."
 INTERVAL = PREFIX + "interval"
@@ -26,7 +27,6 @@ DEFAULT_INTERVAL = 20
 DEFAULT_OLDER_THAN_SECONDS = 14 * 86_400
 """What is taken for one of the two options when only the other is given, as the official package does."""
 
-NS = 1_000_000_000
 _UNITS = {
     1: ("nsec", "ns", "nanos"),
     1_000: ("usec", "us", "micros"),

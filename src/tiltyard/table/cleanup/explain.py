@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from tiltyard.table import refs
 from tiltyard.table.cleanup.run import Cleaned, plan
-from tiltyard.table.cleanup.select import NS_PER_SECOND, FileFate, Policy, Selection, VersionFate
+from tiltyard.table.cleanup.select import FileFate, Policy, Selection, VersionFate
+from tiltyard.table.wording import NS_PER_SECOND
 
 if TYPE_CHECKING:
     from tiltyard.table.cleanup.survey import Place

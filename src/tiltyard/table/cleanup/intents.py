@@ -22,10 +22,11 @@ from tiltyard.errors import CorruptFile, ObjectNotFound, StoreError
 from tiltyard.format import names
 from tiltyard.session import Session
 from tiltyard.store import Created, Store
+from tiltyard.table.wording import NS_PER_SECOND
 
 INTENTS_DIR = f"{names.PRIVATE_DIR}/cleanup"
 
-LEASE_NS = 3_600 * 1_000_000_000
+LEASE_NS = 3_600 * NS_PER_SECOND
 """How long an intent counts after it was last written (ns, store clock)."""
 
 MAX_WAIT_SECONDS = 5.0
@@ -90,9 +91,9 @@ def withdraw(store: Store, intent: Intent) -> None:
 
 
 def read_intents(store: Store, session: Session) -> list[Intent]:
-    """All intents there are, expired ones too; those that are damaged count for nothing once expired.
+    """All intents there are, expired ones too; those that are damaged name nothing once expired.
 
-    Raises `CorruptFile` for a fresh one that cannot be read, `StoreError`.
+    Raises `CorruptFile` for a fresh one that cannot be read, which says what to do; `StoreError`.
     """
     found: list[Intent] = []
     for name in store.list_names(INTENTS_DIR):
@@ -110,10 +111,15 @@ def read_intents(store: Store, session: Session) -> list[Intent]:
             intent: Intent = session.cache.get_or(key, make)
         except ObjectNotFound:
             continue  # swept up meanwhile
-        except CorruptFile:
-            if expired:
-                continue
-            raise
+        except CorruptFile as error:
+            if not expired:
+                raise CorruptFile(
+                    f"what a cleanup of {store.uri} removes cannot be read ({error}): until the file is an "
+                    "hour old nothing is committed, tagged or cleaned up. Where no cleanup is running, "
+                    "remove the file",
+                    path,
+                ) from error
+            intent = Intent(path, frozenset(), frozenset(), frozenset(), finished=True)
         found.append(Intent(path, intent.versions, intent.verified, intent.others, intent.finished, expired))
     return found
 

@@ -29,9 +29,10 @@ from tiltyard.store import Store
 from tiltyard.table.cleanup import intents
 from tiltyard.table.cleanup.forget import forget
 from tiltyard.table.cleanup.reachable import FOLDERS, key_of
-from tiltyard.table.cleanup.select import NS_PER_SECOND, FileFate, Policy, Selection, Survey, Version, select
+from tiltyard.table.cleanup.select import FileFate, Policy, Selection, Survey, Version, select
 from tiltyard.table.cleanup.survey import Known, Place, look, look_around, needed_now
 from tiltyard.table.versions import list_versions, read_hint
+from tiltyard.table.wording import NS_PER_SECOND
 
 MIN_AGE_NS = 50_000_000
 """No manifest younger than this is deleted (ns): the run waits until it is older (decision D13)."""

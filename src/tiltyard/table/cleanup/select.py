@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from tiltyard.errors import CleanupRefused, InvalidCleanup, VersionNotFound
 from tiltyard.format.names import VERSIONS_DIR, parse_manifest_name, parse_staged_manifest
 from tiltyard.table.cleanup.reachable import KIND_BY_FOLDER, Marked, NamedByVersions, key_of, kind_of
-from tiltyard.table.wording import span_text
+from tiltyard.table.wording import NS_PER_SECOND, span_text
 
-NS_PER_SECOND = 1_000_000_000
 DAY_NS = 86_400 * NS_PER_SECOND
 
 DEFAULT_OLDER_THAN_NS = 14 * DAY_NS
