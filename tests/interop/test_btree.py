@@ -361,6 +361,34 @@ done = ds.optimize.compact_files(target_rows_per_fragment=5000)
     _peer_answers(peer, path)
 
 
+def test_wrong_addresses_are_found_wherever_in_the_index_they_stand(tmp_path: Path, peer: Peer) -> None:
+    """The same, where the first page is of a fragment that no compaction took."""
+    path = str(tmp_path / "t")
+    peer(
+        """
+ds = lance.write_dataset(first, p)
+for start in range(6000, 8400, 300):
+    ds = lance.write_dataset(rest.slice(start - 6000, 300), p, mode="append")
+ds.create_scalar_index("k", "BTREE")
+done = ds.optimize.compact_files(target_rows_per_fragment=600, defer_index_remap=True)
+done = ds.optimize.compact_files(target_rows_per_fragment=5000)
+""",
+        p=path,
+        first=pa.table({"k": range(6000)}),
+        rest=pa.table({"k": range(6000, 8400)}),
+    )
+    wanted = list(range(7000, 7010))
+    ds = tl.dataset(path)
+    assert [each.num_rows_unindexed for each in ds.describe_indices()] == [2400]
+    assert ds.to_table(filter="k >= 7000 and k < 7010")["k"].to_pylist() == wanted
+    ds.optimize.compact_files()
+    ds.optimize.optimize_indices()
+    assert [each.num_rows_unindexed for each in ds.describe_indices()] == [0]
+    assert ds.to_table(filter="k >= 7000 and k < 7010")["k"].to_pylist() == wanted
+    found = peer("lance.dataset(p).to_table(filter='k >= 7000 and k < 7010')['k'].to_pylist()", p=path)
+    assert found == wanted
+
+
 def test_an_index_of_a_shallow_clone_is_the_clones_own_once_it_moved(tmp_path: Path, peer: Peer) -> None:
     """pylance 14.0.2 goes on looking for it in the table that was cloned, and reads fail."""
     path = tmp_path / "clone"

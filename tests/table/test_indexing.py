@@ -29,7 +29,7 @@ from tiltyard.format.index_metadata import FRAGMENT_REUSE, IndexMetadata, TypedB
 from tiltyard.format.operations import Rewrite, RewriteGroup
 from tiltyard.format.roaring import encode_roaring
 from tiltyard.format.transaction import Transaction
-from tiltyard.index.btree import BuildLimits
+from tiltyard.index.btree import BTree, BuildLimits
 from tiltyard.table.commit import commit
 from tiltyard.table.index_segments import btree_segments, segment_of
 from tiltyard.table.indexing import (
@@ -456,6 +456,27 @@ def test_values_rewritten_in_place_are_no_longer_taken_from_the_index(tmp_path: 
     assert segment.search(ColumnQuery(("k",), KEY, values=(4, 9))).tolist() == [(2 << 32) + 1]
     positions, addresses = segment.find(pa.array([9, 4, 0]))
     assert (sorted(positions.tolist()), sorted(addresses.tolist())) == ([0, 2], [0, (2 << 32) + 1])
+
+
+def _refused(self: BTree) -> Any:
+    raise AssertionError("all row ids of an index are read")
+
+
+def test_an_index_is_not_read_whole_to_find_out_what_it_answers_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither where the values of a fragment were written anew, nor behind a deferred compaction."""
+    monkeypatch.setattr(BTree, "ids", _refused)
+    ds = _made(tmp_path)
+    ds.create_scalar_index("k", "BTREE")
+    snapshot = ds._snapshot
+    (entry,) = snapshot.manifest.indices
+    less = replace(entry, fragment_bitmap=encode_roaring(np.array([1, 2], np.uint32)))
+    smaller = replace(snapshot, manifest=replace(snapshot.manifest, indices=(less,), timestamp_ns=1))
+    assert [each.fragments.tolist() for each in btree_segments(smaller, 0)] == [[1, 2]]
+    ds.optimize.compact_files(defer_index_remap=True)
+    assert ds.to_table(filter="k = 9")["k"].to_pylist() == [9]
+    assert [each.num_rows_unindexed for each in ds.describe_indices()] == [0]
 
 
 # -- damage ----------------------------------------------------------------------------------------

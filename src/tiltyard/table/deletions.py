@@ -6,6 +6,7 @@ files have random names, so the path is the whole cache key (table format, secti
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tiltyard.errors import CorruptFile, ObjectNotFound
 from tiltyard.format.deletion import decode_deletions
 from tiltyard.format.fragment import DeletionFile, Fragment
 from tiltyard.table.bases import deletion_place
+from tiltyard.table.system_columns import FRAGMENT_SHIFT
 
 if TYPE_CHECKING:
     from tiltyard.format.manifest import Manifest
@@ -26,6 +28,7 @@ ENTRY_BYTES = 128
 """What a cached vector is accounted as beside its offsets (bytes)."""
 
 Offsets = npt.NDArray[np.int64]
+Addresses = npt.NDArray[np.uint64]
 
 
 def load_deletions(snapshot: Snapshot, fragment: Fragment) -> npt.NDArray[np.uint32] | None:
@@ -114,14 +117,29 @@ def rows_to_read(deleted: npt.NDArray[np.uint32] | None, start: int, stop: int) 
     return slice(first, last + 1) if last - first == len(offsets) - 1 else offsets
 
 
-def without_deleted(deleted: npt.NDArray[np.uint32] | None, offsets: Offsets) -> npt.NDArray[np.bool_]:
-    """Which of these physical offsets are live."""
+def without_deleted(
+    deleted: npt.NDArray[np.uint32] | Addresses | None, offsets: Offsets | Addresses
+) -> npt.NDArray[np.bool_]:
+    """Which of these physical offsets of one fragment, or addresses of any, are live."""
     if deleted is None:
         return np.ones(len(offsets), dtype=bool)
     at = np.searchsorted(deleted, offsets)
     at[at == len(deleted)] = len(deleted) - 1
     live: npt.NDArray[np.bool_] = deleted[at] != offsets
     return live
+
+
+def deleted_addresses(snapshot: Snapshot, ids: Iterable[int]) -> Addresses | None:
+    """Addresses (uint64, ascending) of the deleted rows of the fragments with these ids; None when none is
+    deleted. An id that the version does not have has no rows.
+    """
+    found: list[Addresses] = []
+    for id in sorted(ids):
+        fragment = snapshot.fragment(id)
+        deleted = None if fragment is None else load_deletions(snapshot, fragment)
+        if deleted is not None:
+            found.append(deleted | np.uint64(id << FRAGMENT_SHIFT))
+    return np.concatenate(found) if found else None
 
 
 def union(deleted: npt.NDArray[np.uint32] | None, more: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:

@@ -25,12 +25,13 @@ from tiltyard.format.fragment_reuse import (
 )
 from tiltyard.format.index_metadata import FRAGMENT_REUSE, IndexMetadata
 from tiltyard.format.names import index_directory
+from tiltyard.table.system_columns import FRAGMENT_SHIFT
 
 if TYPE_CHECKING:
     from tiltyard.table.snapshot import Snapshot
 
 Addresses = npt.NDArray[np.uint64]
-_SHIFT = np.uint64(32)
+_SHIFT = np.uint64(FRAGMENT_SHIFT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,12 @@ class FragmentReuse:
             now[here[found]] = step.new[at[found]]
             kept[here[~found]] = False
         return kept, now[kept]
+
+    @property
+    def first_new(self) -> int:
+        """The least id of a fragment that a compaction made; ids grow, so that all made since are greater."""
+        made = [id for step in self.steps for _, new in step.groups for id in new]
+        return min(made, default=0)
 
     def covered(self, fragments: frozenset[int]) -> frozenset[int]:
         """The fragments that an index over some fragments covers now: those of a group that it covered whole
@@ -140,7 +147,8 @@ def _step(version: ReuseVersion, entry: IndexMetadata) -> _Step:
 def _successors(group: ReuseGroup, rows: int) -> Addresses:
     """The new addresses of a group's surviving rows, in order."""
     parts = [
-        (np.uint64(digest.id) << _SHIFT) + np.arange(min(digest.physical_rows, 1 << 32), dtype=np.uint64)
+        (np.uint64(digest.id) << _SHIFT)
+        + np.arange(min(digest.physical_rows, 1 << FRAGMENT_SHIFT), dtype=np.uint64)
         for digest in group.new
         if digest.physical_rows <= rows  # more cannot be: checked below, before anything is made of that size
     ]

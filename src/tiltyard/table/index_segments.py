@@ -23,12 +23,13 @@ from tiltyard.format.names import index_directory
 from tiltyard.index.btree.layout import READABLE_VERSIONS
 from tiltyard.index.btree.search import BTree, open_btree
 from tiltyard.table.bases import base_place
-from tiltyard.table.deletions import load_deletions, without_deleted
+from tiltyard.table.deletions import deleted_addresses, load_deletions, without_deleted
 from tiltyard.table.index_entries import covered_fragments, is_btree, stores_addresses
 from tiltyard.table.system_columns import FRAGMENT_SHIFT, row_ids
 
 if TYPE_CHECKING:
     from tiltyard.expr.index_query import ColumnQuery
+    from tiltyard.format.fragment import Fragment
     from tiltyard.format.index_metadata import IndexMetadata
     from tiltyard.session import Session
     from tiltyard.store import Store
@@ -231,30 +232,45 @@ def _proven(snapshot: Snapshot, segment: Segment) -> Segment:
     """The segment, answering only for fragments of which it holds every live row.
 
     The official writer's compaction, run where an earlier one has left notes, gives indices the new fragments
-    and the old addresses. A first look tells: row ids of fragments that the entry does not name. Then all are
-    counted.
+    and the old addresses: row ids of fragments that neither the entry nor the version has. Where there are
+    such, the rows of every fragment are counted. They are looked for on the first page, and, where there are
+    notes and the entry names fragments that came after them, on all.
     """
     if segment._places is not None or not len(segment.fragments):
         return segment
     try:
         tree = segment.tree()
-        if tree.first_fragments <= (covered_fragments(segment.entry) or frozenset()):
+        named = covered_fragments(segment.entry) or frozenset()
+        held = tree.fragments if _may_be_mixed_up(snapshot, named) else tree.first_fragments
+        strangers = held - named
+        if not strangers or not strangers.difference(snapshot.fragments.ids.tolist()):
             return segment
         found = [segment.located(ids)[1] for ids in tree.ids()]
     except (CorruptFile, ObjectNotFound, UnsupportedFeature):
         return segment  # whoever asks it gets the error
     addresses = np.unique(np.concatenate(found))
-    owners = (addresses >> _SHIFT).astype(np.uint32)
-    complete = np.zeros(len(segment.fragments), np.bool_)
-    for at, id in enumerate(segment.fragments.tolist()):
-        fragment = snapshot.fragment(id)
-        assert fragment is not None
-        offsets = (addresses[owners == id] & _OFFSET).astype(np.int64)
-        live = without_deleted(load_deletions(snapshot, fragment), offsets)
-        complete[at] = np.count_nonzero(live) >= fragment.num_rows
+    deleted = deleted_addresses(snapshot, segment.fragments.tolist())
+    live = addresses[without_deleted(deleted, addresses)]
+    owners = np.searchsorted(segment.fragments, (live >> _SHIFT).astype(np.uint32))
+    counts = np.bincount(owners, minlength=len(segment.fragments))
+    complete = counts >= [_fragment(snapshot, id).num_rows for id in segment.fragments.tolist()]
     if complete.all():
         return segment
     return replace(segment, fragments=segment.fragments[complete], _rows=segment._rows[complete])
+
+
+def _may_be_mixed_up(snapshot: Snapshot, named: frozenset[int]) -> bool:
+    """Whether a compaction that knows nothing of a version's notes may have given an entry its fragments."""
+    if all(entry.name != FRAGMENT_REUSE for entry in snapshot.manifest.indices):
+        return False
+    reuse = _reuse(snapshot)
+    return reuse is None or max(named, default=-1) >= reuse.first_new
+
+
+def _fragment(snapshot: Snapshot, id: int) -> Fragment:
+    found = snapshot.fragment(id)
+    assert found is not None
+    return found
 
 
 def _places(snapshot: Snapshot, fragments: npt.NDArray[np.uint32]) -> tuple[Addresses, Addresses]:
@@ -262,8 +278,7 @@ def _places(snapshot: Snapshot, fragments: npt.NDArray[np.uint32]) -> tuple[Addr
     ids: list[Any] = [np.empty(0, np.uint64)]
     addresses: list[Any] = [np.empty(0, np.uint64)]
     for fragment_id in fragments.tolist():
-        fragment = snapshot.fragment(fragment_id)
-        assert fragment is not None
+        fragment = _fragment(snapshot, fragment_id)
         found = row_ids(snapshot, fragment)
         if found is None:
             continue

@@ -86,7 +86,7 @@ class BTree:
         self._session = session
         self._path = f"{directory}/{PAGES_FILE}"
         self._size = sizes.get(PAGES_FILE)
-        self._first_fragments: frozenset[int] | None = None
+        self._fragments: frozenset[int] | None = None
         path = f"{directory}/{LOOKUP_FILE}"
         lookup = open_file(store, path, size=sizes.get(LOOKUP_FILE), session=session)
         pages = open_file(store, self._path, size=self._size, session=session)
@@ -215,10 +215,14 @@ class BTree:
     @property
     def first_fragments(self) -> frozenset[int]:
         """The upper halves of the row ids on the first page: fragments, where ids are addresses."""
-        if self._first_fragments is None:
-            ids = self._page_ids(0) if self.rows else np.empty(0, np.uint64)
-            self._first_fragments = frozenset(np.unique(ids >> np.uint64(32)).tolist())
-        return self._first_fragments
+        return _owners(self._page_ids(0)) if self.rows else frozenset()
+
+    @property
+    def fragments(self) -> frozenset[int]:
+        """The same of all row ids; the first time, every one of them is read."""
+        if self._fragments is None:
+            self._fragments = frozenset[int]().union(*map(_owners, self.ids()))
+        return self._fragments
 
     def block(self, start: int, stop: int) -> tuple[pa.Array, RowIds]:
         """Values and row ids of rows `start` to `stop` of the stored order."""
@@ -384,6 +388,10 @@ class BTree:
             raise
         except TiltyardError as error:
             raise type(error)(f"{self._path}: {error}") from error
+
+
+def _owners(ids: RowIds) -> frozenset[int]:
+    return frozenset(np.unique(ids >> np.uint64(32)).tolist())
 
 
 def _page_rows(written: bytes | None) -> int:

@@ -59,9 +59,9 @@ def remap_indices(
     """Write the segments that hold addresses of rewritten fragments anew, and name them for a Rewrite.
 
     `groups`: pairs of (ids of fragments that were rewritten together, ids of those in their place). Segments
-    of other kinds, those whose entries name none of the fragments and those whose files are damaged are left
-    as they are: a version after the rewrite scans what they no longer answer for. On failure nothing is left;
-    `discard_remapped` takes away what a commit did not take.
+    of other kinds, those whose entries name none of the fragments, or some whose rows they do not hold, and
+    those whose files are damaged are left as they are: a version after the rewrite scans what they no longer
+    answer for. On failure nothing is left; `discard_remapped` takes away what a commit did not take.
     """
     rewritten = frozenset(id for old, _ in groups for id in old)
     stable = uses_stable_row_ids(snapshot.manifest)
@@ -70,9 +70,13 @@ def remap_indices(
         for entry in snapshot.manifest.indices:
             if not is_usable(entry) or (stable and not stores_addresses(entry)):
                 continue
-            if not rewritten & (covered_fragments(entry) or frozenset()):
+            named = rewritten & (covered_fragments(entry) or frozenset())
+            if not named:
                 continue
-            new = _remapped(snapshot, segment_of(snapshot, entry), moves, rewritten)
+            segment = segment_of(snapshot, entry)
+            if not named.issubset(segment.fragments.tolist()):
+                continue  # it claims more than it holds, and would claim the fragments in their place
+            new = _remapped(snapshot, segment, moves, rewritten)
             if new is not None:
                 made.append(new)
     return made

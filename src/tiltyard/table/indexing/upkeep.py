@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,8 +17,8 @@ from tiltyard import runtime
 from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound, UnsupportedFeature
 from tiltyard.format.index_metadata import IndexMetadata
 from tiltyard.format.names import index_directory
-from tiltyard.index.btree.written import DEFAULT_LIMITS, BuildLimits, merge
-from tiltyard.table.deletions import load_deletions, without_deleted
+from tiltyard.index.btree.written import DEFAULT_LIMITS, BuildLimits, Kept, merge
+from tiltyard.table.deletions import deleted_addresses, without_deleted
 from tiltyard.table.index_segments import Segment, covered_now, is_usable, segment_of
 from tiltyard.table.indexing.create import build_entry, entries_named
 from tiltyard.table.indexing.facts import type_name
@@ -32,7 +31,6 @@ from tiltyard.table.indexing.source import (
     written_segments,
 )
 from tiltyard.table.replanning import CONFLICT_RETRIES, RETRY_SECONDS, replanned
-from tiltyard.table.system_columns import FRAGMENT_SHIFT
 
 if TYPE_CHECKING:
     from tiltyard.format.schema import Field
@@ -186,7 +184,7 @@ def _built(snapshot: Snapshot, plan: _Plan, written: list[str], limits: BuildLim
         built = merge(
             snapshot.store,
             index_directory(uuid),
-            [(each.tree(), partial(_live_rows, snapshot, each)) for each in segments],
+            [(each.tree(), _taken_over(snapshot, each)) for each in segments],
             column_entries(snapshot, plan.field, plan.fragments),
             plan.field.arrow_type,
             index_version=address_version(snapshot),
@@ -200,20 +198,14 @@ def _built(snapshot: Snapshot, plan: _Plan, written: list[str], limits: BuildLim
     return new_entry(snapshot, uuid, plan.field.id, plan.name, built, whole | kept, dataset_version=version)
 
 
-def _live_rows(
-    snapshot: Snapshot, segment: Segment, ids: Addresses
-) -> tuple[npt.NDArray[np.bool_] | None, Addresses]:
+def _taken_over(snapshot: Snapshot, segment: Segment) -> Kept:
     """Which rows of an old segment a new one takes over, and their addresses."""
-    keep, now = segment.located(ids)
-    owners = (now >> np.uint64(FRAGMENT_SHIFT)).astype(np.int64)
-    live = np.ones(len(now), np.bool_)
-    for id in segment.fragments.tolist():
-        fragment = snapshot.fragment(id)
-        deleted = None if fragment is None else load_deletions(snapshot, fragment)
-        if deleted is None:
-            continue
-        here = np.flatnonzero(owners == id)
-        offsets = (now[here] & np.uint64((1 << FRAGMENT_SHIFT) - 1)).astype(np.int64)
-        live[here[~without_deleted(deleted, offsets)]] = False
-    keep[np.flatnonzero(keep)[~live]] = False
-    return (None if keep.all() else keep), now[live]
+    deleted = deleted_addresses(snapshot, segment.fragments.tolist())
+
+    def kept(ids: Addresses) -> tuple[npt.NDArray[np.bool_] | None, Addresses]:
+        keep, now = segment.located(ids)
+        live = without_deleted(deleted, now)
+        keep[np.flatnonzero(keep)[~live]] = False
+        return (None if keep.all() else keep), now[live]
+
+    return kept
