@@ -13,9 +13,9 @@ from typing import Any
 from tiltyard.errors import UnsupportedName, nearest
 
 _INDICES = "uncommitted parts of indices, and vector indices"
-_SEARCH = "vector and full-text search"
-_COLUMNS = "changes of columns (merge, update, schema evolution)"
-_UPKEEP = "compaction and cleanup"
+_SEARCH = "full-text search and searches by vector indices"
+_COLUMNS = "changes of columns (merge, schema evolution)"
+_FILES = "lists of a table's files, their migration, and differences between versions"
 _BRANCHES = "making branches, clones and bases"
 _BLOBS = "blob columns"
 _WAL = "the memory WAL"
@@ -25,9 +25,8 @@ _QUERIES = "SQL queries, joins and sorts of whole tables"
 _DATASET = {
     _INDICES: """centroids commit_existing_index_segments create_index_uncommitted get_ivf_model
         merge_existing_index_segments merge_index_metadata""",
-    _COLUMNS: """add_columns alter_columns drop_columns merge replace_schema
-        from_pydantic_model""",
-    _UPKEEP: "all_files tracked_files migrate_manifest_paths_v2 delta",
+    _COLUMNS: "add_columns alter_columns drop_columns merge replace_schema from_pydantic_model",
+    _FILES: "all_files tracked_files migrate_manifest_paths_v2 delta",
     _BRANCHES: "add_bases create_branch deep_clone shallow_clone",
     _BLOBS: "read_blob_ranges read_blobs take_blobs",
     _WAL: "initialize_mem_wal mem_wal_index_details mem_wal_writer",
@@ -43,8 +42,8 @@ _SCANNER = {
     _QUERIES: "from_batches from_dataset from_fragment scan_batches take",
 }
 _BUILDER = {
-    _SEARCH: """full_text_search minhash_search fast_search row_addr_prefilter
-        scan_stats_callback with_index_segments""",
+    _SEARCH: """full_text_search minhash_search fast_search row_addr_prefilter scan_stats_callback
+        with_index_segments""",
     _BLOBS: "blob_handling",
     _QUERIES: "substrait_aggregate",
 }
@@ -55,11 +54,9 @@ _MODULE = {
     _COLUMNS: "batch_udf udf",
     _BRANCHES: "DatasetBasePath",
     _BLOBS: """Blob BlobArray BlobColumn BlobDescriptor BlobDescriptorArrayBuilder BlobFile
-    DedicatedBlobWriter
-        PackedBlobWriter blob blob_array blob_field""",
+        DedicatedBlobWriter PackedBlobWriter blob blob_array blob_field""",
     _WAL: """CompactedSsTable LsmPointLookupPlanner LsmScanner LsmVectorSearchPlanner ShardSnapshot
-    ShardWriter
-        ShardingField ShardingSpec evaluate_sharding_spec mem_wal""",
+        ShardWriter ShardingField ShardingSpec evaluate_sharding_spec mem_wal""",
     _STORES: "io namespace",
     _QUERIES: "ExecutionPlan FFILanceTableProvider ScanStatistics",
     "logging and tracing": "log set_logger tracing otel simd_info",

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tiltyard.dataset import LanceDataset, arguments, write_dataset
 from tiltyard.dataset.handle import LATEST, seconds_of
-from tiltyard.errors import InvalidInput, TableAlreadyExists, TiltyardError
+from tiltyard.errors import InvalidInput, TableAlreadyExists, TagNotFound, TiltyardError
 from tiltyard.lake.scan import Scan
 from tiltyard.lake.words import plain
 from tiltyard.table.nearest.query import DEFAULT_K, MAKE_VECTORS
@@ -434,10 +434,11 @@ class Table:
         """
         number = self._ds.version if version is None else version
         tags = self._ds.tags
-        if arguments.flag("move", move) and arguments.text("name", name) in tags.list():
-            tags.update(name, number)
-        else:
-            tags.create(name, number)
+        if arguments.flag("move", move):
+            with suppress(TagNotFound):  # it is made then
+                tags.update(name, number)
+                return
+        tags.create(name, number)
 
     def tags(self) -> dict[str, int]:
         """All tags and the versions that they name, oldest version first."""
