@@ -18,7 +18,6 @@ from tiltyard.errors import (
     InvalidInput,
     SchemaMismatch,
     TiltyardError,
-    UnsupportedFeature,
     VersionNotFound,
     WrongType,
 )
@@ -37,49 +36,9 @@ from tiltyard.lance.fragment import (
 from tiltyard.lance.schema import LanceSchema
 from tiltyard.lance.vector import vec_to_table
 from tiltyard.session import Limits
+from wrong_arguments import FAST, Case, Thing, files_of, refused
 
 DATA = pa.table({"a": pa.array(range(20)), "s": [f"x{i}" for i in range(20)]})
-FAST = {"durable": False}
-
-
-class Thing:
-    """Of no use as an argument."""
-
-
-class NoNumber:
-    def __index__(self) -> int:
-        raise RuntimeError("asked for a number")
-
-
-JUNK: dict[str, Any] = {
-    "int": 5,
-    "negative": -1,
-    "huge": 1 << 70,
-    "float": 1.5,
-    "nan": float("nan"),
-    "true": True,
-    "text": "x",
-    "empty": "",
-    "surrogate": "\ud800",
-    "bytes": b"x",
-    "list": [None],
-    "nested": [0, [1]],
-    "pair": (1, 2),
-    "nothing": (),
-    "map": {"a": None},
-    "numbers": {1: 2},
-    "map of surrogate": {"a": "\ud800"},
-    "array": np.array([1, 2]),
-    "set": {"a"},
-    "type": pa.int8(),
-    "object": Thing(),
-    "class": Thing,
-    "no number": NoNumber(),
-}
-
-Case = tuple[str, Callable[[str, Any], Any], str]
-"""A name, a call with the table's path and the junk, and the names of junk that is fine or told otherwise."""
-
 LISTS = "list, nested, pair, nothing, array, set"
 EMPTY = "nothing"
 OP = lance.LanceOperation
@@ -442,27 +401,12 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
     return place
 
 
-def _files(path: str) -> list[tuple[str, int, int]]:
-    found = []
-    for each in sorted(Path(path).rglob("*")):
-        facts = each.stat()
-        found.append((str(each), facts.st_size, 0 if each.is_dir() else facts.st_mtime_ns))
-    return found
-
-
 @pytest.mark.parametrize(("call", "takes"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_a_wrong_argument_is_told_and_changes_nothing(
     path: str, call: Callable[[str, Any], Any], takes: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    before = _files(path)
-    for name in JUNK.keys() - set(takes.split(", ")):
-        try:
-            call(path, JUNK[name])
-        except (InvalidInput, UnsupportedFeature):
-            continue
-        pytest.fail(f"{name} was taken")
-    assert _files(path) == before
+    refused(path, call, takes)
     assert not list(tmp_path.iterdir())
 
 
@@ -510,10 +454,10 @@ def test_a_version_that_no_table_can_have_is_not_found(path: str) -> None:
 
 
 def test_names_of_a_transaction_stay_in_the_table(path: str) -> None:
-    before = _files(path)
+    before = files_of(path)
     with pytest.raises(InvalidInput, match="uuid"):
         lance.LanceDataset.commit(path, lance.Transaction(1, OP.Append([]), "../../x"))
-    assert _files(path) == before
+    assert files_of(path) == before
 
 
 def test_a_scanner_says_what_to_pickle_instead(path: str) -> None:
@@ -574,10 +518,10 @@ class _Capsule:
 )
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 def test_data_that_is_none_is_told_and_changes_nothing(path: str, data: Callable[[], Any], mode: str) -> None:
-    before = _files(path)
+    before = files_of(path)
     with pytest.raises(InvalidInput):
         lance.write_dataset(data(), path, mode=mode)
-    assert [each[:2] for each in _files(path)] == [each[:2] for each in before]
+    assert [each[:2] for each in files_of(path)] == [each[:2] for each in before]
 
 
 def test_what_a_callers_iterator_raises_comes_through(path: str) -> None:
@@ -585,7 +529,7 @@ def test_what_a_callers_iterator_raises_comes_through(path: str) -> None:
         yield DATA
         raise RuntimeError("the source went away")
 
-    before = [each[0] for each in _files(path)]
+    before = [each[0] for each in files_of(path)]
     with pytest.raises(RuntimeError, match="went away"):
         lance.write_dataset(broken(), path, mode="append")
-    assert [each[0] for each in _files(path)] == before
+    assert [each[0] for each in files_of(path)] == before
