@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tiltyard import runtime
 from tiltyard.errors import RetryableConflict, TooMuchContention, VersionNotFound
+from tiltyard.table.back_off import back_off
 from tiltyard.table.snapshot import open_latest
 
 if TYPE_CHECKING:
@@ -29,14 +30,8 @@ CONFLICT_RETRIES = 10
 RETRY_SECONDS = 30.0
 """Time for all plans by default; the first is never cut short."""
 
-MIN_WAIT_SECONDS = 0.002
-"""Unit of the wait where a plan took less."""
-
 MAX_WAIT_SECONDS = 1.0
 """Bound of one wait."""
-
-MAX_DOUBLINGS = 6
-"""How often the unit of the wait doubles."""
 
 
 def replanned(
@@ -68,9 +63,8 @@ def replanned(
             now = runtime.monotonic()
             if tries >= conflict_retries or now - started >= retry_seconds:
                 raise _given_up(store, what, tries + 1, now - started, error) from error
-            span = max(now - began, MIN_WAIT_SECONDS) * 2 ** min(tries, MAX_DOUBLINGS)
-            tries += 1
-        runtime.sleep(runtime.random().uniform(0, min(span, MAX_WAIT_SECONDS)))
+        back_off(now - began, tries, MAX_WAIT_SECONDS)
+        tries += 1
 
 
 def _given_up(

@@ -31,6 +31,7 @@ from tiltyard.format.deletion import encode_deletions
 from tiltyard.format.fragment import DeletionFile, Fragment
 from tiltyard.format.operations import ReserveFragments, Rewrite, RewriteGroup, RewrittenIndex
 from tiltyard.format.transaction import Transaction
+from tiltyard.table.back_off import back_off
 from tiltyard.table.commit import commit
 from tiltyard.table.compact.carry import Carried, Offsets, carry, group_moves, planned_deletions
 from tiltyard.table.compact.catch_up import catch_up_indices, lags
@@ -49,9 +50,6 @@ if TYPE_CHECKING:
 
 COMMIT_ATTEMPTS = 20
 """How often a Rewrite follows the newest version before it gives up."""
-
-MAX_WAIT_SECONDS = 0.25
-MIN_WAIT_SECONDS = 0.002
 
 _MAX_U64 = (1 << 64) - 1
 
@@ -136,8 +134,7 @@ class _Publication:
             except RetryableConflict as error:
                 if number + 1 == COMMIT_ATTEMPTS:
                     raise self._given_up(error) from error
-            span = max(runtime.monotonic() - began, MIN_WAIT_SECONDS) * (number + 1)
-            runtime.sleep(runtime.random().uniform(0, min(span, MAX_WAIT_SECONDS)))
+            back_off(runtime.monotonic() - began, number)
         raise AssertionError("the last attempt returns or raises")
 
     def _given_up(self, error: RetryableConflict) -> TooMuchContention:
