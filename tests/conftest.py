@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from peer import Peer
+from tiltyard.store.uri import DURABLE_VARIABLE
 
 # The same examples at every run, so that what passes here passes there; `TILTYARD_EXPLORE=1` draws new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -22,3 +23,9 @@ def peer() -> Iterator[Peer]:
     process = Peer()
     yield process
     process.close()
+
+
+@pytest.fixture
+def syncing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stores sync what they write, whatever the environment of the run says."""
+    monkeypatch.delenv(DURABLE_VARIABLE, raising=False)

@@ -112,6 +112,7 @@ def test_a_version_that_another_was_built_on_is_not_taken_back_for_a_late_time(
     assert told in ([], ["unknown"])
 
 
+@pytest.mark.usefixtures("syncing")
 def test_a_repetition_that_finds_itself_landed_is_acknowledged_once_its_name_is_durable(
     tmp_path: Path,
 ) -> None:

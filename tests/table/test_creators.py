@@ -42,6 +42,7 @@ def test_creator_under_old_names_makes_room_for_one_under_the_usual_ones(store: 
     assert [location.naming for location in list_versions(store)] == ["V2"]
 
 
+@pytest.mark.usefixtures("syncing")
 def test_making_room_is_durable_before_either_creator_has_its_answer(tmp_path: Path) -> None:
     old, usual = Plan(), Plan()
     with port_installed(FaultyPort(old)):
