@@ -247,6 +247,15 @@ def test_removed_intermediate_version_asks_for_another_plan(store: Store) -> Non
         append(stale, "d")
 
 
+def test_a_table_made_anew_under_a_commit_asks_for_another_plan(store: Store) -> None:
+    base = append(append(create(store), "a"), "b")
+    store.delete_tree("_versions")
+    again = create(store)
+    with pytest.raises(RetryableConflict, match=r"version 3 of .* was removed"):
+        append(base, "mine")
+    assert now(store).version == again.version
+
+
 # -- strict --------------------
 
 

@@ -27,7 +27,7 @@ from tiltyard.errors import (
 from tiltyard.format import flags, names
 from tiltyard.format.deletion import encode_deletions
 from tiltyard.format.fragment import DeletionFile
-from tiltyard.format.operations import DataOverlays, Delete, Update
+from tiltyard.format.operations import DataOverlays, Delete, Operation, Update
 from tiltyard.format.transaction import Transaction
 from tiltyard.session import Session
 from tiltyard.store import Store
@@ -119,7 +119,7 @@ class CatchingUp:
             theirs = current.transaction() if version == current.version else self._transaction_of(version)
             if theirs is None:
                 raise self._unrecorded(version)
-            if theirs.uuid == self.transaction.uuid or self.transaction.uuid in members(theirs):
+            if carries(theirs, self.transaction.uuid):
                 found = current if version == current.version else self._open(version)
                 return made_durable(found, self.transaction)
             others.append((version, theirs))
@@ -189,13 +189,15 @@ class CatchingUp:
 
     def _verdict(self, theirs: Transaction, current: Snapshot) -> Verdict:
         """What `check` says; where only keys that both may have inserted stand between us, they decide."""
-        known = {"my_affected": self.affected, "unhashed_key": self.unhashed_key}
-        verdict = check(self.transaction, theirs, **known)  # type: ignore[arg-type]
         mine = self.transaction.operation
+        verdict = self._allowed(mine, theirs)
         if verdict.ok or self.keys_meet is None or not isinstance(mine, Update) or mine.inserted_rows is None:
             return verdict
-        rest = check(replace(mine, inserted_rows=None), theirs, **known)  # type: ignore[arg-type]
+        rest = self._allowed(replace(mine, inserted_rows=None), theirs)
         return rest if rest.ok and not self.keys_meet(current, theirs.operation) else verdict
+
+    def _allowed(self, mine: Operation, theirs: Transaction) -> Verdict:
+        return check(mine, theirs, my_affected=self.affected, unhashed_key=self.unhashed_key)
 
     def _conflict(self, verdict: Verdict, version: int, theirs: Transaction) -> CommitConflict:
         ours, name = self.transaction.name, theirs.name
@@ -288,6 +290,11 @@ def made_durable(found: Snapshot, ours: Transaction) -> Snapshot:
             version=found.version,
         ) from error
     return found
+
+
+def carries(theirs: Transaction, uuid: str) -> bool:
+    """Whether a committed transaction is the one of this uuid, alone or as a member of a grouped commit."""
+    return theirs.uuid == uuid or uuid in members(theirs)
 
 
 def members(transaction: Transaction) -> frozenset[str]:

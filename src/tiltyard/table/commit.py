@@ -7,8 +7,7 @@ Order of a commit, and what a crash after each step leaves:
 2. read the transactions of (read version, L], check each once
 3. rebase: merged deletion files, durable                                unreferenced files, collected by age
 4. build the manifest of L+1
-5. publish it (put if absent)                                            the version stands, perhaps a stale
-hint
+5. publish it (put if absent)                                            the version stands; the hint may lag
 
 Invariants, and the tests that check them (tests/table/test_commit*.py):
 1. A version is published only over the version directly below it.
@@ -56,7 +55,7 @@ from tiltyard.store import Created, Store
 from tiltyard.table import foreign
 from tiltyard.table.apply import NewTable, apply
 from tiltyard.table.back_off import back_off
-from tiltyard.table.catching_up import CatchingUp, OwnFiles, made_durable, members
+from tiltyard.table.catching_up import CatchingUp, OwnFiles, carries, made_durable
 from tiltyard.table.cleanup.against_commits import check_after, check_before
 from tiltyard.table.cleanup.auto import after_commit
 from tiltyard.table.cleanup.intents import removing
@@ -139,7 +138,7 @@ def commit(
     without any check. `foreign_fragments`: the caller made the fragments; look whether their files are new
     and present. `new_table`, `naming`: for a first commit. `source`: what a Clone copies. `unhashed_key`: see
     `conflict.check`. `keys_meet`: decides where filters of inserted keys cannot. `skip_auto_cleanup`: leave
-     the cleanup that the table's config may ask for to another commit. `reuse_entry`: the fragment-reuse
+    the cleanup that the table's config may ask for to another commit. `reuse_entry`: the fragment-reuse
     index that a Rewrite leaves, made from that of `base`.
 
     Raises TableAlreadyExists (a first commit that is strict), RetryableConflict (plan again),
@@ -225,7 +224,7 @@ class _Commit:
         return landed_before(self.store, self.session, self._is, self._named())
 
     def _is(self, theirs: Transaction) -> bool:
-        return theirs.uuid == self.transaction.uuid or self.transaction.uuid in members(theirs)
+        return carries(theirs, self.transaction.uuid)
 
     def base_of(self, base: Snapshot | None) -> Snapshot | None:
         """The version that the transaction was planned on; None when there is no table yet."""
@@ -551,8 +550,8 @@ class _Commit:
         except (StoreError, CorruptFile, TableNotFound, VersionNotFound, UnsupportedFeature) as error:
             raise OutcomeUnknown(
                 f"version {location.version} of {self.store.uri} was created by {self._named()}, but whether "
-                "it stands "
-                f"on top of the table's versions could not be checked ({error}). Read the table again",
+                f"it stands on top of the table's versions could not be checked ({error}). Read the table "
+                "again",
                 uuid=self.transaction.uuid,
                 version=location.version,
             ) from error
