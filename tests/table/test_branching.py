@@ -15,6 +15,7 @@ from tiltyard.session import Session
 from tiltyard.store import Store, open_store
 from tiltyard.table import refs
 from tiltyard.table.branching import delete_branch
+from tiltyard.table.cleanup.intents import read_intents
 from tiltyard.table.snapshot import open_snapshot
 from tiltyard.table.tagging import create_tag
 from tiltyard.testing.faults import Fault, FaultyStore, Plan, Rule
@@ -74,6 +75,7 @@ def test_of_a_tagger_and_the_removal_of_a_branch_one_sees_the_other(
             kept += 1
             assert open_snapshot(store.at("tree/dev"), Session(), version=tags[0]).version == tags[0]
             assert isinstance(answers[_removed], CleanupRefused), (at, answers)
+            assert not read_intents(store.at("tree/dev"), Session())  # else the branch would stand still
         else:
             gone += 1
             assert isinstance(answers[_tagged], VersionNotFound | TableNotFound), (at, answers)
