@@ -16,6 +16,7 @@ from tiltyard.store import Store, open_store
 from tiltyard.table import refs
 from tiltyard.table.branching import delete_branch
 from tiltyard.table.cleanup.intents import read_intents
+from tiltyard.table.scan import Scan
 from tiltyard.table.snapshot import open_snapshot
 from tiltyard.table.tagging import create_tag
 from tiltyard.testing.faults import Fault, FaultyStore, Plan, Rule
@@ -83,3 +84,15 @@ def test_of_a_tagger_and_the_removal_of_a_branch_one_sees_the_other(
             break
     assert kept
     assert gone
+
+
+def test_a_branch_below_another_by_name_alone_outlives_it(branched: Path, tmp_path: Path, peer: Peer) -> None:
+    place = str(shutil.copytree(branched, tmp_path / "t"))
+    peer('lance.dataset(p).create_branch("dev/x", 1)\nresult = None\n', p=place)
+    store = open_store(place)
+    delete_branch(store, "dev")
+    assert [each.name for each in refs.every_branch(store)] == ["dev/x"]
+    assert not store.list_names("tree/dev/_versions")
+    assert Scan(open_snapshot(store.at("tree/dev/x"), Session())).count() == 1
+    delete_branch(store, "dev/x")
+    assert not store.list_names("tree")

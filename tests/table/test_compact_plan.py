@@ -227,6 +227,9 @@ def test_plans_and_tasks_survive_their_json_form_and_pickling(tmp_path: Path) ->
     assert CompactionTask.from_json(json=task.json()) == task
     with pytest.raises(InvalidInput, match="JSON form"):
         CompactionTask.from_json("{}")
+    for tasks in ("5", "[5]", '["x"]', '{"a": 1}', "null"):
+        with pytest.raises(InvalidInput, match="tasks"):
+            CompactionPlan.from_json(f'{{"tasks": {tasks}, "read_version": 1, "options": {{}}}}')
 
 
 def test_tasks_of_the_official_writer_are_understood(tmp_path: Path, peer: Peer) -> None:

@@ -195,10 +195,8 @@ class CompactionPlan:
         read_version = arguments.whole("read_version", value["read_version"])
         options = _options(value["options"])
         tasks = [
-            CompactionTask(
-                read_version, _fragments(arguments.mapping("a task", task).get("fragments")), options
-            )
-            for task in value["tasks"]
+            CompactionTask(read_version, _fragments(task.get("fragments")), options)
+            for task in arguments.items("tasks", value["tasks"], dict)
         ]
         return CompactionPlan(read_version, tasks, options)
 
