@@ -160,19 +160,20 @@ class ScannerBuilder(Named):
 
     def apply_defaults(self, default_opts: Mapping[str, Any]) -> ScannerBuilder:
         """Call the method of each name in the map with its value."""
-        names = {"with_row_id", "with_row_address", "columns", "filter", "limit", "offset", "batch_size"}
-        names |= {"strict_batch_size", "include_deleted_rows", "order_by", "prefilter"}
-        names |= {"use_scalar_index", "nearest", *_HINTS}
         for name, value in arguments.mapping("default_opts", default_opts).items():
-            if name not in names:
+            if not self._took(name, value):
                 raise InvalidInput(
-                    f"default scan option {name!r} is unknown; there are {', '.join(sorted(names))}"
+                    f"default scan option {name!r} is unknown; there are {', '.join(sorted(_OPTIONS))}"
                 )
-            if name == "nearest":
-                self._nearest = nearest_from(value)
-            else:
-                getattr(self, name)(value)
         return self
+
+    def _took(self, name: str, value: Any) -> bool:
+        """Set an option by its name; False where there is none of this name."""
+        if name == "nearest":
+            self._nearest = nearest_from(value)
+        elif name in _OPTIONS:
+            getattr(self, name)(value)
+        return name in _OPTIONS
 
     def columns(self, cols: ColumnsArgument = None) -> ScannerBuilder:
         """Names and dotted paths to read, or a map from result names to SQL expressions; None for all."""
@@ -396,16 +397,12 @@ def build(builder: ScannerBuilder, options: Mapping[str, Any]) -> LanceScanner:
             refuse(**{name: value})
         elif name == "fragments":
             builder.with_fragments(value)
-        elif name == "nearest":
-            builder._nearest = nearest_from(value)
-        elif name in _METHODS:
-            getattr(builder, name)(value)
-        else:
+        elif not builder._took(name, value):
             raise InvalidInput(f"a scan has no option {name!r}")
     return builder.to_scanner()
 
 
-_METHODS = frozenset(
+_OPTIONS = frozenset(
     {
         "columns",
         "filter",
@@ -420,6 +417,7 @@ _METHODS = frozenset(
         "prefilter",
         "use_scalar_index",
         "disable_scoring_autoprojection",
+        "nearest",
         *_HINTS,
     }
 )

@@ -7,11 +7,11 @@ few kernel calls, whatever pages and chunks the rows lie in, and puts Arrow arra
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from operator import is_
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,8 @@ from tiltyard.format.container import FileTail, FileVersion, parse_tail
 from tiltyard.format.schema import Field, Schema, column_type
 from tiltyard.session import Session, default_session
 from tiltyard.store.protocol import MIN_MAP_BYTES, Store
+
+T = TypeVar("T")
 
 #: Projections whose plan a reader keeps.
 MAX_PLANS = 16
@@ -184,16 +186,9 @@ class FileReader:
         None where the column must be decoded and compared, as one with nulls. Otherwise as `read`.
         """
         wanted = self._rows(rows)
-        try:
-            plan = self._plan((field,), columns)
-            leaf = plan.leaves[0] if plan.flat else None
-            if leaf is None or leaf.scale != 1 or not leaf.reader.plain:
-                return None
-            return read_within(self.session, leaf.reader, wanted, low, span)
-        except TiltyardError as error:
-            raise self._named(error) from error
-        except ValueError as error:
-            raise CorruptFile(f"column {field.name!r}: {error}", self.path) from error
+        return self._unpacking(
+            field, columns, lambda leaf: read_within(self.session, leaf, wanted, low, span)
+        )
 
     def among(
         self, field: Field, columns: Mapping[int, int] | None, words: WordFilter, *, is_signed: bool
@@ -203,13 +198,24 @@ class FileReader:
 
         None where the column must be decoded and looked up, as one with nulls. Otherwise as `read`.
         """
+        if not self.num_rows:
+            return None
+        rows = Rows.range(0, self.num_rows)
+        return self._unpacking(
+            field, columns, lambda leaf: read_among(self.session, leaf, rows, words, is_signed=is_signed)
+        )
+
+    def _unpacking(
+        self, field: Field, columns: Mapping[int, int] | None, look: Callable[[LeafReader], T]
+    ) -> T | None:
+        """What `look` finds in a field's column; None where its values cannot be looked at while they are
+        unpacked.
+        """
         try:
             plan = self._plan((field,), columns)
-            leaf = plan.leaves[0] if plan.flat else None
-            if leaf is None or leaf.scale != 1 or not leaf.reader.plain or not self.num_rows:
+            if not plan.flat or plan.leaves[0].scale != 1 or not plan.leaves[0].reader.plain:
                 return None
-            rows = Rows.range(0, self.num_rows)
-            return read_among(self.session, leaf.reader, rows, words, is_signed=is_signed)
+            return look(plan.leaves[0].reader)
         except TiltyardError as error:
             raise self._named(error) from error
         except ValueError as error:

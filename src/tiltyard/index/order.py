@@ -157,7 +157,11 @@ class Order:
             return BOTTOM
         if number > self._most:
             return TOP
-        return Cut(self.dtype.type(number), after)
+        return Cut(self._key_of(number), after)
+
+    def _key_of(self, number: int) -> Any:
+        """The key of a number within the bounds of the type."""
+        return self.dtype.type(number)
 
     def many(self, values: Sequence[Any]) -> npt.NDArray[Any] | None:
         """Keys of many values of a question, ascending, where each stands for itself alone; else None."""
@@ -229,7 +233,7 @@ class _Floats(Order):
     def point(self, value: Any) -> list[Interval]:
         if math.isnan(value):
             return list(self._nans())
-        return [(self.cut(value, False), self.cut(value, True))]
+        return super().point(value)
 
     def many(self, values: Sequence[Any]) -> npt.NDArray[Any] | None:
         numbers = np.array(values, self.float)
@@ -278,19 +282,9 @@ class _Decimals(Order):
             return super().argsort(array)
         return by_columns(np.asarray(self.keys(array)).view(">u8").reshape(-1, self._width // 8))
 
-    def cut(self, value: Any, after: bool) -> Cut:
-        number = self._whole(value)
-        if number is None:
-            return TOP if math.isnan(value) or value > 0 else BOTTOM
-        if number < self._least:
-            return BOTTOM
-        if number > self._most:
-            return TOP
-        return Cut(self._key_of(number), after)
-
     def _key_of(self, number: int) -> Any:
         if not self._wide:
-            return self.dtype.type(number)
+            return super()._key_of(number)
         return np.bytes_((number - self._least).to_bytes(self._width, "big"))
 
     def _whole(self, value: Any) -> int | None:

@@ -275,10 +275,9 @@ def _estimate(query: IndexQuery, columns: Mapping[Path, list[Segment]]) -> int:
 def _is_selective(snapshot: Snapshot, plan: _Plan) -> bool:
     if plan.estimate <= SELECTIVE_ROWS:
         return True
-    fragments = snapshot.fragments
-    rows = np.asarray(fragments.physical_rows).astype(np.int64) - np.asarray(fragments.deleted_rows)
-    if plan.fragments is not None and len(plan.fragments) < len(fragments):
-        rows = rows[np.isin(fragments.ids, plan.fragments)]
+    rows = live_rows(snapshot)
+    if plan.fragments is not None and len(plan.fragments) < len(rows):
+        rows = rows[np.isin(snapshot.fragments.ids, plan.fragments)]
     return bool(plan.estimate <= SELECTIVE_SHARE * int(rows.sum()))
 
 

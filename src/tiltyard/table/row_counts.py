@@ -28,6 +28,11 @@ def live_rows(snapshot: Snapshot) -> npt.NDArray[np.int64]:
     return rows_of_fragments(snapshot, include_deleted=False)
 
 
+def live_rows_by_id(snapshot: Snapshot) -> dict[int, int]:
+    """Live rows of each fragment by its id, in the order of the version's list."""
+    return dict(zip(snapshot.fragments.ids.tolist(), live_rows(snapshot).tolist(), strict=True))
+
+
 def physical_rows(snapshot: Snapshot) -> npt.NDArray[np.int64]:
     """Rows of each fragment, deleted ones too, in the order of the version's list (int64)."""
     return rows_of_fragments(snapshot, include_deleted=True)

@@ -15,7 +15,7 @@ from tiltyard.table.index_entries import is_btree, kind_of
 from tiltyard.table.index_segments import covered_now, is_usable, segment_of
 from tiltyard.table.indexing.create import entries_named
 from tiltyard.table.indexing.source import path_of
-from tiltyard.table.row_counts import live_rows
+from tiltyard.table.row_counts import live_rows_by_id
 
 if TYPE_CHECKING:
     from tiltyard.table.snapshot import Snapshot
@@ -83,7 +83,7 @@ def indices(snapshot: Snapshot, *, with_system: bool = False) -> list[IndexFacts
             by_name.setdefault(entry.name, []).append(entry)
     if not by_name:
         return []
-    live = dict(zip(snapshot.fragments.ids.tolist(), live_rows(snapshot).tolist(), strict=True))
+    live = live_rows_by_id(snapshot)
     return [_facts(snapshot, name, by_name[name], live) for name in sorted(by_name)]
 
 
@@ -143,7 +143,7 @@ def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
     for a damaged index `CorruptFile`.
     """
     entries = entries_named(snapshot, name)
-    live = dict(zip(snapshot.fragments.ids.tolist(), live_rows(snapshot).tolist(), strict=True))
+    live = live_rows_by_id(snapshot)
     covered = [_answered(snapshot, entry) for entry in entries]
     every = frozenset[int]().union(*covered)
     segments = [_segment_statistics(snapshot, entry) for entry in entries]

@@ -22,7 +22,7 @@ from tiltyard.index.btree.layout import ADDRESS_VERSION, ROW_ID_VERSION
 from tiltyard.index.order import order_of
 from tiltyard.table.commit import commit
 from tiltyard.table.projection import ROW_ADDRESS
-from tiltyard.table.row_counts import live_rows
+from tiltyard.table.row_counts import live_rows_by_id
 from tiltyard.table.scan import Scan, ScanRequest
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def column_entries(
 
 
 def _live_rows(snapshot: Snapshot, fragments: Sequence[int]) -> int:
-    live = dict(zip(snapshot.fragments.ids.tolist(), live_rows(snapshot).tolist(), strict=True))
+    live = live_rows_by_id(snapshot)
     return sum(live[id] for id in fragments)
 
 

@@ -26,11 +26,6 @@ MAKE_VECTORS = (
     "'name', pa.list_(pa.float32(), dimension)), ...]), or give the column as a 2-D array"
 )
 """Advice for a column of lists."""
-MAKE_VECTORS = (
-    "Lists whose lengths may differ are no vectors: write them with schema=pa.schema([("
-    "'name', pa.list_(pa.float32(), dimension)), ...]), or give the column as a 2-D array"
-)
-"""Advice for a column of lists."""
 MAX_QUERIES = 4096
 """Vectors of one search."""
 MAX_K = (1 << 31) - 1
@@ -96,8 +91,7 @@ def bind(schema: Schema, asked: Nearest) -> VectorQuery:
         if pa.types.is_list(kind) and pa.types.is_fixed_size_list(kind.value_type):
             raise UnsupportedFeature(
                 f"column {asked.column!r} holds several vectors a row ({kind}); this version searches "
-                f"columns "
-                "of one vector a row"
+                "columns of one vector a row"
             )
         raise WrongType(
             f"a search needs a column of vectors (fixed-size lists of numbers); {asked.column!r} is {kind}"
@@ -107,9 +101,8 @@ def bind(schema: Schema, asked: Nearest) -> VectorQuery:
     dtype = _DTYPES.get(item)
     if dtype is None:
         raise UnsupportedFeature(
-            f"column {asked.column!r} holds vectors of {item}; those of float16, float32, float64 and "
-            f"uint8 are "
-            "searched"
+            f"column {asked.column!r} holds vectors of {item}; those of float16, float32, float64 and uint8 "
+            "are searched"
         )
     if not 1 <= asked.k <= MAX_K:
         raise InvalidInput(f"k must be between 1 and {MAX_K} rows, found {asked.k}")
