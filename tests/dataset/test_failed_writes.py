@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import tiltyard.lance as lance
+from column_rewrites import bounded
 from tiltyard.errors import InvalidInput, OutcomeUnknown, StoreError, TiltyardError
-from tiltyard.table import update as update_module
 from tiltyard.testing.faults import Fault, FaultyPort, Plan, Rule, port_installed
 
 TABLE = pa.table({"n": range(10), "s": [f"row {n}" for n in range(10)]})
@@ -90,8 +90,7 @@ def test_a_delete_that_definitely_failed_leaves_no_file_and_names_the_cause(tmp_
 def test_an_update_that_definitely_failed_leaves_no_file(
     share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("COLUMN_REWRITE_ROWS", "COLUMN_REWRITE_SHARE", "COLUMN_REWRITE_GAIN"):
-        monkeypatch.setattr(update_module, name, share)
+    bounded(monkeypatch, share)
 
     def make(place: Path) -> Callable[[], Any]:
         lance.write_dataset(TABLE, str(place), max_rows_per_file=4)

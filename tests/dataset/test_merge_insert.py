@@ -358,6 +358,28 @@ def test_columns_are_rewritten_beside_the_others(tmp_path: Path, peer: Peer, sta
     assert ds.count_rows("n = 3") == peer("lance.dataset(p).count_rows('n = 3')", p=ds.uri) == 1
 
 
+def test_columns_of_dictionaries_that_have_only_room_for_what_is_left_are_rewritten(tmp_path: Path) -> None:
+    kind = pa.dictionary(pa.int8(), pa.string())
+
+    def texts(first: str, rows: int) -> Any:
+        return pa.array([f"{first}{n}" for n in range(rows)]).dictionary_encode().cast(kind)
+
+    table = pa.table({"id": range(100), "s": texts("old", 100), "n": [0] * 100})
+    ds = lance.write_dataset(table, str(tmp_path / "t"))
+    merge = ds.merge_insert("id").when_matched_update_all().write_mode("rewrite_columns")
+    merge.execute(pa.table({"id": range(50), "s": texts("new", 50)}))
+    wanted = [f"new{n}" for n in range(50)] + [f"old{n}" for n in range(50, 100)]
+    assert ds.to_table()["s"].to_pylist() == wanted
+    merge.execute(pa.table({"id": range(20), "s": texts("even newer", 20)}))
+    assert ds.to_table()["s"].to_pylist()[:50:10] == [
+        "even newer0",
+        "even newer10",
+        "new20",
+        "new30",
+        "new40",
+    ]
+
+
 def test_auto_rewrites_columns_where_that_writes_much_less(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

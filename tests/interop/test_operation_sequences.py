@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 import tiltyard.lance as lance
+from column_rewrites import bounded
 from peer import Peer
-from tiltyard.table import update as update_module
 
 KEYS = 60
 Model = dict[int, tuple[int | None, str | None]]
@@ -259,9 +259,7 @@ def test_long_sequences_of_operations_agree_with_a_model(
 def rewriting_columns(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With odd seeds our updates write columns anew wherever they may."""
     if seed % 2:
-        monkeypatch.setattr(update_module, "COLUMN_REWRITE_ROWS", 0)
-        monkeypatch.setattr(update_module, "COLUMN_REWRITE_SHARE", 0.0)
-        monkeypatch.setattr(update_module, "COLUMN_REWRITE_GAIN", 0)
+        bounded(monkeypatch)
 
 
 def run(tmp_path: Path, peer: Peer, seed: int, steps: int, *, stable: bool) -> None:

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import tiltyard.lance as ours
+from column_rewrites import bounded
 from peer import Peer
 from tables_alike import difference
-from tiltyard.table import update as update_module
 from typematrix import Entry, entries
 
 SHIFT = 1_000_000
@@ -48,8 +48,7 @@ def test_columns_are_rewritten_with_what_does_not_change(
     entry: Entry, version: str, tmp_path: Path, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The column is set to itself in some rows, the others are carried over."""
-    for name in ("COLUMN_REWRITE_ROWS", "COLUMN_REWRITE_SHARE", "COLUMN_REWRITE_GAIN"):
-        monkeypatch.setattr(update_module, name, 0)
+    bounded(monkeypatch)
     path = str(tmp_path / "t.lance")
     ds = ours.write_dataset(entry.table, path, data_storage_version=version)
     written = ds.to_table()

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tiltyard.lance as lance
+from column_rewrites import bounded
 from peer import Peer
 from tiltyard.errors import CorruptFile, UnsupportedFeature
 from tiltyard.format.fragment_reuse import (
@@ -138,12 +139,9 @@ def test_many_notes_stand_in_a_file_of_their_own(
 def test_a_column_written_anew_after_a_deferred_compaction_is_not_answered_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, peer: Peer
 ) -> None:
-    from tiltyard.table import update
-
     ds = make(tmp_path)
     ds.optimize.compact_files(defer_index_remap=True)
-    for name in ("COLUMN_REWRITE_ROWS", "COLUMN_REWRITE_SHARE", "COLUMN_REWRITE_GAIN"):
-        monkeypatch.setattr(update, name, 0)
+    bounded(monkeypatch)
     ds.update({"id": "id + 1000"}, where="id >= 30")
     assert (
         ds.count_rows("id >= 1000")

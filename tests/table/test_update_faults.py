@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import tiltyard.lance as lance
+from column_rewrites import bounded
 from tiltyard.errors import OutcomeUnknown, TiltyardError
 from tiltyard.session import Session
-from tiltyard.table import update as update_module
 from tiltyard.testing.faults import Crashed, Fault, FaultyPort, Plan, Rule, port_installed
 
 CALLS = ("open_tmp", "open_new", "write", "fdatasync", "link_handle", "link", "mkdir", "fsync_dir", "unlink")
@@ -36,8 +36,7 @@ def rows(place: str) -> dict[int, str]:
 def test_old_or_new_rows_whatever_happens_on_the_way(
     columns: bool, fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("COLUMN_REWRITE_ROWS", "COLUMN_REWRITE_SHARE", "COLUMN_REWRITE_GAIN"):
-        monkeypatch.setattr(update_module, name, 0 if columns else 2.0**40)
+    bounded(monkeypatch, 0 if columns else 2.0**40)
     old = dict(zip(OLD["n"], OLD["s"], strict=True))
     new = old | CHANGED
 

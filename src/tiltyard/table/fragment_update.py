@@ -19,9 +19,10 @@ from tiltyard.format.fragment import Fragment
 from tiltyard.format.schema import Schema
 from tiltyard.table.fit import fit
 from tiltyard.table.projection import ROW_ADDRESS, SYSTEM_COLUMNS
+from tiltyard.table.rewriting import among, every_row, scattered
 from tiltyard.table.row_changes import rewritten_fragment, table_file_version
 from tiltyard.table.scan import Scan, ScanRequest
-from tiltyard.table.touched_rows import read_touched, scattered
+from tiltyard.table.touched_rows import read_touched
 
 if TYPE_CHECKING:
     from tiltyard.table.snapshot import Snapshot
@@ -62,11 +63,9 @@ def update_columns(
     new = fitted.apply(batches[0] if batches else pa.RecordBatch.from_pylist([], schema=values.schema))
 
     def columns() -> Any:
-        every = {fragment.id: np.arange(fragment.physical_rows, dtype=np.uint32)}
-        for touched in read_touched(snapshot, every, fields.fields):
-            first, last = np.searchsorted(offsets, (touched.offsets[0], int(touched.offsets[-1]) + 1))
-            at = (offsets[first:last] - touched.offsets[0]).astype(np.int64)
-            part = new.slice(first, last - first)
+        for touched in read_touched(snapshot, every_row(fragment), fields.fields):
+            chosen, at = among(touched, offsets)
+            part = new.slice(chosen.start, len(at))
             arrays = [
                 scattered(old, at, fresh)
                 for old, fresh in zip(touched.batch.columns, part.columns, strict=True)

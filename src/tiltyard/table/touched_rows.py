@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from tiltyard import runtime
 from tiltyard.errors import BatchTooLarge, InvalidInput
-from tiltyard.table.dictionaries import encoded
 from tiltyard.table.gather import Gather
 from tiltyard.table.plan import DEFAULT_BATCH_ROWS, estimated_row_bytes, stream_unit_rows
 from tiltyard.table.system_columns import FRAGMENT_SHIFT
@@ -89,19 +88,6 @@ def read_touched(
     while window := list(islice(rest, runtime.cores())):
         for found in runtime.parallel(window):
             yield from found
-
-
-def scattered(before: Any, at: npt.NDArray[np.int64], values: Any) -> Any:
-    """The array `before` with `values` at the positions `at` (ascending), whatever its type."""
-    if len(at) == 0:
-        return before
-    if len(at) == len(before):
-        return values
-    if pa.types.is_dictionary(before.type):
-        return encoded(scattered(before.dictionary_decode(), at, values.dictionary_decode()), before.type)
-    source = np.arange(len(before), dtype=np.int64)
-    source[at] = np.arange(len(before), len(before) + len(at))
-    return pa.concat_arrays([before, values]).take(pa.array(source))
 
 
 def _rows(offsets: Offsets) -> slice | npt.NDArray[np.int64]:

@@ -20,11 +20,11 @@ import pyarrow as pa
 from tiltyard.format.schema import Schema
 from tiltyard.format.version import FileVersion
 from tiltyard.table.assignments import Assignments, bind
-from tiltyard.table.plan import estimated_row_bytes
 from tiltyard.table.replanning import CONFLICT_RETRIES, RETRY_SECONDS, replanned
+from tiltyard.table.rewriting import among, every_row, scattered, writes_less
 from tiltyard.table.row_changes import NewRows, RowChanges, table_file_version
 from tiltyard.table.scan import Scan, ScanRequest
-from tiltyard.table.touched_rows import TouchedRows, read_touched, scattered
+from tiltyard.table.touched_rows import read_touched
 from tiltyard.table.write import WriteOptions
 
 if TYPE_CHECKING:
@@ -35,12 +35,6 @@ if TYPE_CHECKING:
 
 COLUMN_REWRITE_ROWS = 65536
 """Changed rows from which rewriting columns is thought of."""
-
-COLUMN_REWRITE_SHARE = 0.5
-"""Least share of the rows of every touched fragment that must change for it."""
-
-COLUMN_REWRITE_GAIN = 2
-"""How many times less it must write."""
 
 Offsets = npt.NDArray[np.uint32]
 
@@ -103,17 +97,9 @@ def rewrites_columns(snapshot: Snapshot, assignments: Assignments, taken: Mappin
     """Whether the changed columns are written anew rather than the changed rows: for many rows, most of those
     of each touched fragment, and where it writes much less.
     """
-    changed = sum(map(len, taken.values()))
-    if changed < COLUMN_REWRITE_ROWS:
+    if sum(map(len, taken.values())) < COLUMN_REWRITE_ROWS:
         return False
-    rows = 0
-    for id, offsets in taken.items():
-        fragment = snapshot.fragment(id)
-        if fragment is None or len(offsets) < COLUMN_REWRITE_SHARE * fragment.physical_rows:
-            return False
-        rows += fragment.physical_rows
-    moved = changed * estimated_row_bytes(snapshot.schema.fields)
-    return COLUMN_REWRITE_GAIN * rows * estimated_row_bytes(assignments.columns) <= moved
+    return writes_less(snapshot, taken, assignments.columns)
 
 
 # -- moving rows ----------------------------------------------------------------------------------
@@ -150,10 +136,10 @@ def _rewritten(
     """The changed columns for all physical rows of a fragment, in order."""
     fragment = snapshot.fragment(fragment_id)
     assert fragment is not None
-    every = {fragment_id: np.arange(fragment.physical_rows, dtype=np.uint32)}
-    for touched in read_touched(snapshot, every, _read_fields(snapshot.schema, assignments)):
-        first, last = np.searchsorted(offsets, (int(touched.offsets[0]), int(touched.offsets[-1]) + 1))
-        yield _scattered(touched, assignments, columns, offsets[first:last])
+    read = _read_fields(snapshot.schema, assignments)
+    for touched in read_touched(snapshot, every_row(fragment), read):
+        _, at = among(touched, offsets)
+        yield _changed_columns(touched.batch, assignments, columns, at)
 
 
 def _read_fields(schema: Schema, assignments: Assignments) -> tuple[Field, ...]:
@@ -162,13 +148,11 @@ def _read_fields(schema: Schema, assignments: Assignments) -> tuple[Field, ...]:
     return tuple(field for field in schema.fields if field.name in names)
 
 
-def _scattered(touched: TouchedRows, assignments: Assignments, columns: Schema, offsets: Offsets) -> Any:
-    """The columns with new values at some offsets. Rows that do not change are not computed: what is deleted
-    or left alone cannot fail.
+def _changed_columns(batch: Any, assignments: Assignments, columns: Schema, at: npt.NDArray[np.int64]) -> Any:
+    """The columns with new values at some positions. Rows that do not change are not computed: what is
+    deleted or left alone cannot fail.
     """
-    batch = touched.batch
     before = _columns(batch)
-    at = (offsets - touched.offsets[0]).astype(np.int64)
     some = batch if len(at) == batch.num_rows else batch.take(pa.array(at))
     changed = assignments.apply(_columns(some), some) if len(at) else {}
     arrays = [

@@ -44,6 +44,7 @@ from tiltyard.table.merge.settings import Duplicates, Matched, Settings, WriteMo
 from tiltyard.table.merge.source import FittedSource, Source
 from tiltyard.table.plan import estimated_row_bytes
 from tiltyard.table.replanning import replanned
+from tiltyard.table.rewriting import writes_less
 from tiltyard.table.row_changes import RowChanges, table_file_version
 from tiltyard.table.scan import Scan, ScanRequest
 from tiltyard.table.unique import KeysMeet, broken
@@ -61,12 +62,6 @@ COLUMN_REWRITE_BYTES = 8 << 20
 """Estimated bytes of moved rows from which rewriting columns is thought of: it makes a merge plan again
 whenever somebody else changes the same fragments.
 """
-
-COLUMN_REWRITE_SHARE = 0.5
-"""Least share of the rows of every touched fragment that must change for it."""
-
-COLUMN_REWRITE_GAIN = 2
-"""How many times less it must write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,10 +304,4 @@ def rewrites_columns(snapshot: Snapshot, bound: Bound, plan: MergePlan) -> bool:
     moved = len(plan.updated) * estimated_row_bytes(snapshot.schema.fields)
     if not columns or moved < COLUMN_REWRITE_BYTES:
         return False
-    rows = 0
-    for id, offsets in by_fragment(plan.updated.addresses).items():
-        fragment = snapshot.fragment(id)
-        if fragment is None or len(offsets) < COLUMN_REWRITE_SHARE * fragment.physical_rows:
-            return False
-        rows += fragment.physical_rows
-    return COLUMN_REWRITE_GAIN * rows * estimated_row_bytes(columns) <= moved
+    return writes_less(snapshot, by_fragment(plan.updated.addresses), columns)

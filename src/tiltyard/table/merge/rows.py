@@ -22,6 +22,7 @@ from tiltyard.table.merge.bind import SOURCE, TARGET, Bound
 from tiltyard.table.merge.plan import MergePlan, Pairs, by_fragment
 from tiltyard.table.merge.source import FittedSource
 from tiltyard.table.plan import DEFAULT_BATCH_ROWS, estimated_row_bytes, stream_unit_rows
+from tiltyard.table.rewriting import among, every_row, scattered
 from tiltyard.table.row_changes import NewRows
 from tiltyard.table.touched_rows import TouchedRows, read_touched
 
@@ -263,13 +264,11 @@ def rewritten_columns(
     if scope is not None:
         names |= {field.name for field in scope.fields}
     read = tuple(field for field in snapshot.schema.fields if field.name in names)
-    every = {fragment_id: np.arange(fragment.physical_rows, dtype=np.uint32)}
-    for touched in _pieces(read_touched(snapshot, every, read), source.fit.schema.fields):
-        first, last = np.searchsorted(offsets, (int(touched.offsets[0]), int(touched.offsets[-1]) + 1))
+    for touched in _pieces(read_touched(snapshot, every_row(fragment), read), source.fit.schema.fields):
+        chosen, at = among(touched, offsets)
         before = [touched.batch.column(name) for name in columns.names]
-        if first < last:
-            at = offsets[first:last].astype(np.int64) - int(touched.offsets[0])
-            some = rows[first:last]
+        if len(at):
+            some = rows[chosen]
             if updates is not None and scope is not None:
                 picked = touched.batch.take(pa.array(at))
                 held = dict(zip(picked.schema.names, picked.columns, strict=True))
@@ -278,16 +277,5 @@ def rewritten_columns(
             else:
                 taken = source.take(some)
                 after = [taken.column(name) for name in columns.names]
-            before = _placed(before, after, at)
+            before = [scattered(old, at, new) for old, new in zip(before, after, strict=True)]
         yield pa.RecordBatch.from_arrays(before, schema=columns.arrow)
-
-
-def _placed(before: list[Any], after: list[Any], at: npt.NDArray[np.int64]) -> list[Any]:
-    """Columns with new values at some places."""
-    length = len(before[0])
-    if len(at) == length:
-        return after
-    picked = np.arange(length, dtype=np.int64)
-    picked[at] = np.arange(length, length + len(at))
-    indices = pa.array(picked)
-    return [pa.concat_arrays([old, new]).take(indices) for old, new in zip(before, after, strict=True)]
