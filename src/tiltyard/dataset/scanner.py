@@ -22,7 +22,8 @@ from tiltyard.table.scan import Scan, ScanRequest
 if TYPE_CHECKING:
     from tiltyard.dataset.fragment import LanceFragment
     from tiltyard.dataset.lance_dataset import LanceDataset
-    from tiltyard.table.nearest import Nearest, NearestScan
+    from tiltyard.table.nearest.query import Nearest
+    from tiltyard.table.nearest.scan import NearestScan
     from tiltyard.table.snapshot import Snapshot
 
 BATCH_ROWS_VARIABLE = "LANCE_DEFAULT_BATCH_SIZE"
@@ -355,7 +356,7 @@ class ScannerBuilder(Named):
         )
         if self._nearest is None:
             return LanceScanner(Scan(self._snapshot, request))
-        from tiltyard.table.nearest import NearestScan
+        from tiltyard.table.nearest.scan import NearestScan
 
         return LanceScanner(
             NearestScan(
