@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import math
-import struct
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import tiltyard.lance as lance
+from cases.filters import (
+    EQUAL_ZEROS,
+    GREATEST_NANS,
+    LISTS,
+    NANS,
+    NULL_LOGIC,
+    NULLS_IN_LISTS,
+    WITH_NULL,
+    ZEROS,
+)
 from peer import Peer
 from tiltyard.errors import InvalidExpression, TiltyardError
 
@@ -28,35 +36,14 @@ def rows_where(table: pa.Table, predicate: str, tmp_path: Path) -> list[int]:
     return kept
 
 
-WITH_NULL = pa.table({"x": pa.array([1, 5, None], pa.int64())})
-
-
-@pytest.mark.parametrize(
-    ("predicate", "right"),
-    [
-        ("NOT (x < 2)", [1]),
-        ("x != 7", [0, 1]),
-        ("(x != 0) OR (x < 5)", [0, 1]),
-        ("NOT (x != 1)", [0]),
-        ("NOT (x IS NULL)", [0, 1]),
-        ("x < 2 OR x IS NULL", [0, 2]),
-        ("NOT (x < 2 AND x > 0)", [1]),
-        ("NOT (x > 100 OR x < -5)", [0, 1]),
-    ],
-)
+@pytest.mark.parametrize(("predicate", "right"), NULL_LOGIC)
 def test_f01_a_null_is_neither_true_nor_false(predicate: str, right: list[int], tmp_path: Path) -> None:
     assert rows_where(WITH_NULL, predicate, tmp_path) == right
 
 
-@pytest.mark.parametrize(
-    ("predicate", "right"),
-    [("x IN (1, NULL)", [0]), ("x NOT IN (1, NULL)", []), ("x IN (1, 5)", [0, 1]), ("x NOT IN (1)", [1])],
-)
+@pytest.mark.parametrize(("predicate", "right"), NULLS_IN_LISTS)
 def test_f02_a_null_in_a_list_of_values(predicate: str, right: list[int], tmp_path: Path) -> None:
     assert rows_where(WITH_NULL, predicate, tmp_path) == right
-
-
-LISTS = pa.table({"l": pa.array([["a", "b"], None, [], [None], ["a", None]], pa.list_(pa.string()))})
 
 
 @pytest.mark.parametrize(
@@ -82,41 +69,12 @@ def test_f03_array_functions_answer_as_the_official_ones_or_are_refused(tmp_path
         assert mine == peer(official, p=path, f=predicate)
 
 
-ZEROS = pa.table({"x": [-0.0, 0.0], "y": [0.0, -0.0]})
-
-
-@pytest.mark.parametrize(
-    ("predicate", "right"),
-    [
-        ("x = y", [0, 1]),
-        ("x < y", []),
-        ("x > y", []),
-        ("x <= y", [0, 1]),
-        ("x = 0", [0, 1]),
-        ("x IN (0.0)", [0, 1]),
-        ("x < 0", []),
-    ],
-)
+@pytest.mark.parametrize(("predicate", "right"), EQUAL_ZEROS)
 def test_f06_the_two_zeros_are_equal(predicate: str, right: list[int], tmp_path: Path) -> None:
     assert rows_where(ZEROS, predicate, tmp_path) == right
 
 
-NEGATIVE_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0000))[0]
-NANS = pa.table({"x": [NEGATIVE_NAN, math.nan, 1.0, -math.inf, math.inf]})
-
-
-@pytest.mark.parametrize(
-    ("predicate", "right"),
-    [
-        ("x < 0", [3]),
-        ("x > 1", [0, 1, 4]),
-        ("x = CAST('NaN' AS DOUBLE)", [0, 1]),
-        ("x != CAST('NaN' AS DOUBLE)", [2, 3, 4]),
-        ("x >= 1", [0, 1, 2, 4]),
-        ("x IS NULL", []),
-        ("NOT (x > 1)", [2, 3]),
-    ],
-)
+@pytest.mark.parametrize(("predicate", "right"), GREATEST_NANS)
 def test_f07_the_sign_of_nan_makes_no_difference(predicate: str, right: list[int], tmp_path: Path) -> None:
     assert rows_where(NANS, predicate, tmp_path) == right
 

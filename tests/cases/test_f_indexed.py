@@ -1,15 +1,13 @@
 """Public bug reports about filters, tried with a B-tree index of ours and one of the official package (cases
 F01-F07).
 
-Every row number here is that of the test without index (`test_f_filters.py`).
+The questions and the row numbers are those of the tests without index (`filters.py`).
 """
 
 from __future__ import annotations
 
 import datetime
 import decimal
-import math
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,14 +16,18 @@ import pyarrow as pa
 import pytest
 
 import tiltyard.lance as lance
+from cases.filters import (
+    EQUAL_ZEROS,
+    GREATEST_NANS,
+    LISTS,
+    NANS,
+    NULL_LOGIC,
+    NULLS_IN_LISTS,
+    WITH_NULL,
+    ZEROS,
+)
 from peer import Peer
 from tiltyard.errors import TiltyardError
-
-WITH_NULL = pa.table({"x": pa.array([1, 5, None], pa.int64())})
-LISTS = pa.table({"l": pa.array([["a", "b"], None, [], [None], ["a", None]], pa.list_(pa.string()))})
-ZEROS = pa.table({"x": [-0.0, 0.0], "y": [0.0, -0.0]})
-NEGATIVE_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0000))[0]
-NANS = pa.table({"x": [NEGATIVE_NAN, math.nan, 1.0, -math.inf, math.inf]})
 
 Indexed = Callable[..., Any]
 
@@ -69,29 +71,14 @@ def uses_index(ds: Any, predicate: str) -> bool:
     return "index x_idx (BTree)" in ds.scanner(filter=predicate).explain_plan()
 
 
-@pytest.mark.parametrize(
-    ("predicate", "right"),
-    [
-        ("NOT (x < 2)", [1]),
-        ("x != 7", [0, 1]),
-        ("(x != 0) OR (x < 5)", [0, 1]),
-        ("NOT (x != 1)", [0]),
-        ("NOT (x IS NULL)", [0, 1]),
-        ("x < 2 OR x IS NULL", [0, 2]),
-        ("NOT (x < 2 AND x > 0)", [1]),
-        ("NOT (x > 100 OR x < -5)", [0, 1]),
-    ],
-)
+@pytest.mark.parametrize(("predicate", "right"), NULL_LOGIC)
 def test_f01_a_null_is_neither_true_nor_false(predicate: str, right: list[int], indexed: Indexed) -> None:
     ds = indexed(WITH_NULL, "x")
     assert uses_index(ds, predicate)
     assert rows_where(ds, predicate) == right
 
 
-@pytest.mark.parametrize(
-    ("predicate", "right"),
-    [("x IN (1, NULL)", [0]), ("x NOT IN (1, NULL)", []), ("x IN (1, 5)", [0, 1]), ("x NOT IN (1)", [1])],
-)
+@pytest.mark.parametrize(("predicate", "right"), NULLS_IN_LISTS)
 def test_f02_a_null_in_a_list_of_values(predicate: str, right: list[int], indexed: Indexed) -> None:
     ds = indexed(WITH_NULL, "x")
     assert uses_index(ds, predicate) or "no row can pass" in ds.scanner(filter=predicate).explain_plan()
@@ -164,34 +151,12 @@ def test_f05_each_type_answers_as_a_scan_or_is_refused_when_the_index_is_made(
         rows_where(ds, predicate)
 
 
-@pytest.mark.parametrize(
-    ("predicate", "right"),
-    [
-        ("x = y", [0, 1]),
-        ("x < y", []),
-        ("x <= y", [0, 1]),
-        ("x = 0", [0, 1]),
-        ("x IN (0.0)", [0, 1]),
-        ("x < 0", []),
-        ("x = y AND x = 0", [0, 1]),
-    ],
-)
+@pytest.mark.parametrize(("predicate", "right"), EQUAL_ZEROS)
 def test_f06_the_two_zeros_are_equal(predicate: str, right: list[int], indexed: Indexed) -> None:
     assert rows_where(indexed(ZEROS, "x", "y"), predicate) == right
 
 
-@pytest.mark.parametrize(
-    ("predicate", "right"),
-    [
-        ("x < 0", [3]),
-        ("x > 1", [0, 1, 4]),
-        ("x = CAST('NaN' AS DOUBLE)", [0, 1]),
-        ("x != CAST('NaN' AS DOUBLE)", [2, 3, 4]),
-        ("x >= 1", [0, 1, 2, 4]),
-        ("x IS NULL", []),
-        ("NOT (x > 1)", [2, 3]),
-    ],
-)
+@pytest.mark.parametrize(("predicate", "right"), GREATEST_NANS)
 def test_f07_the_sign_of_nan_makes_no_difference(predicate: str, right: list[int], indexed: Indexed) -> None:
     ds = indexed(NANS, "x")
     assert uses_index(ds, predicate)

@@ -329,7 +329,7 @@ assert ds.to_table().num_rows == 200 and ds.take([3, 5, 150]).num_rows == 3
 assert sum(b.num_rows for b in ds.to_batches(batch_size=10)) == 200
 heavy = {"sqlglot", "pyroaring", "obstore", "pyarrow.compute", "pyarrow.dataset", "pandas"}
 rare = ("expr", "index.btree.search", "table.prefilter", "table.indexing", "table.nearest.scan")
-rare += ("table.verify", "table.update", "table.merge", "table.compact", "table.optimize", "table.cleanup.run")
+rare += ("table.verify", "table.update", "table.merge", "table.compact", "table.optimize")
 print(sorted(heavy & set(sys.modules)), [name for name in rare if f"tiltyard.{name}" in sys.modules])
 """
 
