@@ -14,6 +14,7 @@ from tiltyard.testing.simulation.scenarios import SCENARIOS
 FOUND = {
     ("tags-objects", 100567): "a creation with a lost answer, deleted by another, was told as not made",
     ("tags-objects", 200351): "a creation with a lost answer, deleted by another, was sent again",
+    ("cleanups-disk", 50635): "a version whose writer slept before it named it went as old",
 }
 
 

@@ -93,6 +93,26 @@ def test_without_an_age_the_last_hour_stays_and_the_account_says_until_when() ->
     assert "1 hour" in found.versions[1].reason
 
 
+def slept(number: int, content: int, name: int) -> Given:
+    """A version whose content is so old, and its name."""
+    made = version(number, age=content)
+    return replace(made, version=replace(made.version, named_ns=NOW - name))
+
+
+def test_the_age_of_a_version_counts_from_its_name() -> None:
+    """A writer slept for a day between content and name: whoever reads the version has just met it."""
+    versions = [version(1, age=9 * DAY_NS), slept(2, DAY_NS, YOUNG_NS // 2), version(3, age=0)]
+    found = select(survey(*versions), Policy(older_than_ns=YOUNG_NS))
+    assert gone(found) == [1]
+    assert found.versions[1].until_ns == NOW + YOUNG_NS // 2
+
+
+def test_a_change_of_owner_does_not_make_versions_young_again() -> None:
+    """It moves the only time of a name that a file system has; the content of the next version bounds it."""
+    versions = [slept(number, (10 - number) * DAY_NS, 0) for number in range(1, 5)]
+    assert gone(select(survey(*versions), Policy(older_than_ns=7 * DAY_NS))) == [1, 2]
+
+
 def test_versions_named_by_number_go_whatever_their_age() -> None:
     assert gone(select(survey(version(1, age=0), version(2, age=0)), Policy(versions=frozenset((1,))))) == [1]
 

@@ -61,7 +61,7 @@ class Policy:
 @dataclass(frozen=True, slots=True)
 class Version:
     """A version that is there: its manifest. Times in ns by the store's clock: `mtime_ns` of the content,
-    `named_ns` of the name.
+    `named_ns` of the name, as far as the store tells (`_since`).
     """
 
     version: int
@@ -166,14 +166,39 @@ def select(survey: Survey, policy: Policy) -> Selection:
 def _version_fates(survey: Survey, policy: Policy) -> tuple[VersionFate, ...]:
     retained = {each.version for each in survey.versions[-(policy.retain_versions or 1) :]}
     newest = survey.versions[-1].version if survey.versions else 0
-    return tuple(_fate(each, newest, retained, survey, policy) for each in survey.versions)
+    since = _since(survey.versions)
+    return tuple(_fate(each, since, newest, retained, survey, policy) for each in survey.versions)
 
 
-def _fate(version: Version, newest: int, retained: set[int], survey: Survey, policy: Policy) -> VersionFate:
+def _since(versions: Sequence[Version]) -> dict[int, int]:
+    """From when the age of each version counts (ns, store clock): when its name was given, for until then
+    nobody could read it, and a writer may have slept between content and name.
+
+    A file system has no time of the name itself: `named_ns` is that of the last change of the inode, which a
+    change of owner or a backup by hard links moves. So the version after it bounds it, whose content was
+    written when this one could be read.
+    """
+    since = {}
+    bound: int | None = None
+    for each in reversed(versions):
+        named = each.named_ns if bound is None else min(each.named_ns, bound)
+        since[each.version] = max(each.mtime_ns, named)
+        bound = each.mtime_ns
+    return since
+
+
+def _fate(
+    version: Version,
+    since: Mapping[int, int],
+    newest: int,
+    retained: set[int],
+    survey: Survey,
+    policy: Policy,
+) -> VersionFate:
     number = version.version
     if number == newest:
         return VersionFate(version, False, "it is the newest version")
-    kept = _kept(version, retained, survey, policy)
+    kept = _kept(version, since[number], retained, survey, policy)
     pins = survey.pins.get(number, ())
     if kept is None and not pins:
         return VersionFate(version, True, "nothing asks for it to stay")
@@ -185,7 +210,7 @@ def _fate(version: Version, newest: int, retained: set[int], survey: Survey, pol
 
 
 def _kept(
-    version: Version, retained: set[int], survey: Survey, policy: Policy
+    version: Version, since_ns: int, retained: set[int], survey: Survey, policy: Policy
 ) -> tuple[str, int | None] | None:
     """Why what was asked for lets a version stay, and until when; None where it asks for it to go."""
     number = version.version
@@ -196,11 +221,11 @@ def _kept(
     if policy.retain_versions is not None and number in retained:
         return f"it is one of the {policy.retain_versions} newest", None
     if policy.older_than_ns is not None:
-        until = version.mtime_ns + policy.older_than_ns
+        until = since_ns + policy.older_than_ns
         if until > survey.now_ns:
             return f"it is not yet {span_text(policy.older_than_ns)} old", until
     elif policy.versions is None:
-        until = max(version.mtime_ns, version.named_ns) + YOUNG_NS
+        until = since_ns + YOUNG_NS
         if until > survey.now_ns:
             return f"it is not yet {span_text(YOUNG_NS)} old, and no age was given", until
     return None
@@ -212,11 +237,12 @@ def _refuse_tagged(survey: Survey, policy: Policy, fates: Iterable[VersionFate])
         return
     newest = survey.versions[-1].version if survey.versions else 0
     retained = {each.version for each in survey.versions[-(policy.retain_versions or 1) :]}
+    since = _since(survey.versions)
     found: list[tuple[str, int]] = []
     for fate in fates:
         number = fate.version.version
         tags = [pin.tag for pin in survey.pins.get(number, ()) if pin.tag is not None and pin.counts]
-        if tags and number != newest and _kept(fate.version, retained, survey, policy) is None:
+        if tags and number != newest and _kept(fate.version, since[number], retained, survey, policy) is None:
             found += [(tag, number) for tag in tags]
     if not found:
         return

@@ -15,7 +15,7 @@ T9  Where a column is indexed, a filter on it finds what a scan of everything fi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tiltyard.errors import TiltyardError
@@ -68,8 +68,8 @@ class Chain:
             if version is None:
                 self._archive.put(place, made.data)
                 continue
-            greater = any((version_of(f"{names.VERSIONS_DIR}/{name}") or 0) > version for name in made.beside)
-            self._made.setdefault(version, []).append(Manifest(order, version, made.data, greater))
+            below = made_below_another(version, made.beside)
+            self._made.setdefault(version, []).append(Manifest(order, version, made.data, below))
         for version, every in self._made.items():
             on_top = [each for each in every if not each.below_another]
             self.settle(version, (on_top or every)[-1])
@@ -108,6 +108,11 @@ def version_of(place: str) -> int | None:
     directory, _, name = place.rpartition("/")
     parsed = names.parse_manifest_name(name) if directory == names.VERSIONS_DIR else None
     return None if parsed is None or parsed[1] == "detached" else parsed[0]
+
+
+def made_below_another(version: int, beside: Sequence[str]) -> bool:
+    """Whether a greater version stood among the names beside a manifest when it was made."""
+    return any((version_of(f"{names.VERSIONS_DIR}/{name}") or 0) > version for name in beside)
 
 
 def check_table(
