@@ -18,13 +18,12 @@ from tiltyard import runtime
 from tiltyard.dataset import arguments
 from tiltyard.errors import CorruptFile, InvalidInput, InvalidUri, StoreError, UnsupportedFeature
 from tiltyard.session import Session, default_session
-from tiltyard.store import open_store
+from tiltyard.store import Store, open_store
 from tiltyard.table.snapshot import Snapshot, open_latest
 from tiltyard.table.versions import latest_or_none
 
 if TYPE_CHECKING:
     from tiltyard.runtime import Lock
-    from tiltyard.store import Store
 
 LATEST = "latest"
 """The freshness that looks for a newer version before every read."""
@@ -114,7 +113,11 @@ class Handle:
 
 
 def open_root(uri: Any, storage_options: Mapping[str, Any] | None, commit_lock: Any = None) -> Store:
-    """The store at a path or URI, with a lock around its commits. Raises `InvalidUri` for anything else."""
+    """The store at a path or URI, or the store given, with a lock around its commits. Raises `InvalidUri` for
+    anything else.
+    """
+    if not isinstance(uri, str) and isinstance(uri, Store):  # a table of a catalog, whose store is open
+        return locked(uri, commit_lock)
     if isinstance(uri, os.PathLike):
         uri = os.fspath(uri)
     if not isinstance(uri, str) or not uri:
