@@ -94,12 +94,15 @@ class Chain:
         every = self._made.get(operation.version, [])
         return next((each for each in reversed(every) if each.order < operation.made_before), None)
 
+    def snapshot(self, number: int) -> Snapshot:
+        """A version, from everything that was ever written."""
+        return open_snapshot(self._archive, self._session, version=number)
+
     def rows(self, number: int) -> Rows:
-        """The rows of a version, from everything that was ever written."""
+        """The rows of a version."""
         found = self._rows.get(number)
         if found is None:
-            snapshot = open_snapshot(self._archive, self._session, version=number)
-            found = self._rows[number] = rows_of(snapshot)
+            found = self._rows[number] = rows_of(self.snapshot(number))
         return found
 
 
