@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import errno
+import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import broken_stores
 from tiltyard.errors import InvalidInput, ObjectNotFound, StoreError, UnsupportedFeature
 from tiltyard.runtime.port import Port
-from tiltyard.store import Store, open_store
+from tiltyard.store import Created, Store, open_store
 from tiltyard.store.exclusive import Way
 from tiltyard.store.local import LocalStore
-from tiltyard.testing.faults import Fault, FaultyPort, Plan, Rule, port_installed, refusing
+from tiltyard.store.memory import MemoryStore, Space
+from tiltyard.testing.faults import Fault, FaultyPort, FaultyStore, Plan, Rule, port_installed, refusing
 from tiltyard.testing.probe import Finding, Grade, Report, promises, run
 from tiltyard.testing.probe.crew import Crew
 from tiltyard.testing.probe.promises import Ground
@@ -88,6 +91,44 @@ def test_a_broken_promise_is_told_with_what_was_seen_and_what_follows(
     assert finding.grade is Grade.BROKEN
     assert seen in finding.seen
     assert finding.meaning
+
+
+class CarelessMemory(MemoryStore):
+    def create(self, path: str, data: Any) -> Created:
+        self.put(path, data)
+        return Created.WON
+
+
+class CarelessLocal(LocalStore):
+    def create(self, path: str, data: Any) -> Created:
+        self.put(path, data)
+        return Created.WON
+
+
+class CarelessFaulty(FaultyStore):
+    def create(self, path: str, data: Any) -> Created:
+        self.put(path, data)
+        return Created.WON
+
+
+@pytest.mark.parametrize("kind", ["memory", "local", "faulty"])
+def test_what_a_class_derived_from_a_store_of_ours_does_is_what_is_probed(kind: str, tmp_path: Path) -> None:
+    """The probe works in a directory below, which has to be a store of the same class."""
+    space = Space("careless")
+
+    def make() -> Store:
+        if kind == "local":
+            return CarelessLocal(str(tmp_path), durable=False)
+        return CarelessMemory(space) if kind == "memory" else CarelessFaulty(MemoryStore(space), Plan(), "")
+
+    broken = [each.promise for each in probe_store(make).broken]
+    assert broken == [promises.EXCLUSIVE]
+    assert type(make().at("a").at("b")) is type(make())
+
+
+def test_a_pickled_store_is_of_its_class(tmp_path: Path) -> None:
+    again = pickle.loads(pickle.dumps(CarelessLocal(str(tmp_path)).at("x")))
+    assert (type(again), again.uri) == (CarelessLocal, f"{tmp_path}/x")
 
 
 @pytest.mark.parametrize(("kind", "promise"), [("Timeless", promises.TIMES), ("Unmoving", promises.MOVED)])

@@ -10,7 +10,7 @@ import stat as modes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from os import stat_result
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
@@ -59,7 +59,7 @@ class LocalStore:
         return f"LocalStore({self.uri!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _reopen, (self.uri, self.durable, self.mapped)
+        return _reopen, (type(self), self.uri, self.durable, self.mapped)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -422,13 +422,16 @@ class LocalStore:
             self._runtime.sleep(min(left, pause * (0.5 + self._runtime.random().random())))
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def at(self, prefix: str) -> LocalStore:
+    def at(self, prefix: str) -> Self:
         path = checked_dir(prefix)
         if not path:
             return self
-        below = f"{self.uri.rstrip('/')}/{path}"
-        directory = Directory(self._port, below, self.durable, (self._directory, path))
-        return LocalStore(below, durable=self.durable, mapped=self.mapped, _directory=directory)
+        place = f"{self.uri.rstrip('/')}/{path}"
+        directory = Directory(self._port, place, self.durable, (self._directory, path))
+        below = type(self).__new__(type(self))  # a store derived from this one is that below, too
+        below.__dict__.update(self.__dict__)
+        LocalStore.__init__(below, place, durable=self.durable, mapped=self.mapped, _directory=directory)
+        return below
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -477,5 +480,5 @@ def _wrong_size(root: str, path: str, expected: int, found: int) -> CorruptFile:
     )
 
 
-def _reopen(path: str, durable: bool, mapped: bool) -> LocalStore:
-    return LocalStore(path, durable=durable, mapped=mapped)
+def _reopen(kind: type[LocalStore], path: str, durable: bool, mapped: bool) -> LocalStore:
+    return kind(path, durable=durable, mapped=mapped)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
@@ -230,9 +230,14 @@ class MemoryStore:
         checked_dir(directory)
         yield False  # one process: its own queue is enough
 
-    def at(self, prefix: str) -> MemoryStore:
+    def at(self, prefix: str) -> Self:
         path = checked_dir(prefix)
-        return MemoryStore(self._space, joined(self._prefix, path), self._clock) if path else self
+        if not path:
+            return self
+        below = type(self).__new__(type(self))  # a store derived from this one is that below, too
+        below.__dict__.update(self.__dict__)
+        MemoryStore.__init__(below, self._space, joined(self._prefix, path), self._clock)
+        return below
 
 
 class MemoryWriter:

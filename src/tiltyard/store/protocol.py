@@ -225,5 +225,8 @@ class Store(Protocol):
         ...
 
     def at(self, prefix: str) -> Store:
-        """The store of a directory below this one; it stays with the directory when that is renamed."""
+        """The store of a directory below this one; it stays with the directory when that is renamed.
+
+        A class derived from a store of ours gets one of its own class, with the same attributes.
+        """
         ...

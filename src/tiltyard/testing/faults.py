@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import fnmatchcase
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tiltyard import runtime
 from tiltyard.errors import InvalidInput, StoreError, UnsupportedFeature
@@ -362,8 +362,11 @@ class FaultyStore:
     def turnstile(self, directory: str, seconds: float) -> AbstractContextManager[bool]:
         return self._do("turnstile", directory, lambda: self.inner.turnstile(directory, seconds))
 
-    def at(self, prefix: str) -> FaultyStore:
-        return FaultyStore(self.inner.at(prefix), self.plan, self._full(prefix.rstrip("/")))
+    def at(self, prefix: str) -> Self:
+        below = type(self).__new__(type(self))  # a store derived from this one is that below, too
+        below.__dict__.update(self.__dict__)
+        FaultyStore.__init__(below, self.inner.at(prefix), self.plan, self._full(prefix.rstrip("/")))
+        return below
 
 
 class FaultyWriter:
