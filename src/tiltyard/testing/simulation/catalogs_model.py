@@ -235,8 +235,9 @@ def calls(asked: Iterable[Asked]) -> list[Call]:
     made = []
     for each in asked:
         if each.answer is None:
-            for step in (each.step, *each.alternatives):
-                made.append(Call(each.name, each.begun, None, step, None))
+            made += [
+                Call(each.name, each.begun, None, step, None) for step in (each.step, *each.alternatives)
+            ]
         else:
             made.append(Call(each.name, each.begun, each.ended, each.step, partial(explains, each.answer)))
     return made
