@@ -144,6 +144,47 @@ class DuplicateKey(InvalidInput):
     """
 
 
+# -- the catalog ---------------------------------------------------------------------------------
+
+
+class InvalidName(InvalidInput):
+    """A name that nothing new in a catalog may have; the message says what is wrong with it. What exists
+    already under such a name still opens.
+    """
+
+
+class NamespaceNotFound(TiltyardError, ValueError):
+    """A namespace that the catalog does not have."""
+
+
+class NamespaceAlreadyExists(TiltyardError, ValueError):
+    """A namespace, or a table of the same id, stands where a namespace was to be created."""
+
+
+class NamespaceNotEmpty(TiltyardError, ValueError):
+    """A namespace that still holds something was to be dropped."""
+
+
+class TableNotDropped(TiltyardError, ValueError):
+    """A table that is to be brought back was not dropped, or its data is gone already."""
+
+
+class TransactionNotFound(TiltyardError, ValueError):
+    """No version of the table was made by the transaction."""
+
+
+class CatalogDamaged(TiltyardError, ValueError):
+    """A catalog's register says what cannot be: two rows of one id, or properties that cannot be read. The
+    rest of the catalog stays readable; `tiltyard catalog repair` mends it.
+    """
+
+
+class BatchTorn(TiltyardError, OSError):
+    """Some of the tables of a batch were committed and others were not; the message names both."""
+
+    __str__ = Exception.__str__
+
+
 # -- what others did meanwhile -------------------------------------------------------------------
 
 
@@ -186,6 +227,10 @@ class TooMuchContention(CommitConflict):
     """Retries or time ran out while other writers kept winning; nothing was committed."""
 
     retryable = True
+
+
+class CatalogThrottled(TooMuchContention):
+    """A change of a catalog did not get its turn in time; nothing was changed. Try again when it is quieter."""
 
 
 class FilesRemoved(TiltyardError, OSError):

@@ -70,6 +70,7 @@ from tiltyard.table.snapshot import (
     open_latest,
     read_snapshot,
 )
+from tiltyard.table.turnstile import TURNSTILE_SECONDS, queue_up
 from tiltyard.table.unique import UNIQUE, KeysMeet, checked, either
 from tiltyard.table.versions import (
     VersionLocation,
@@ -78,7 +79,6 @@ from tiltyard.table.versions import (
     latest_or_none,
     list_names,
     locate,
-    read_hint,
 )
 
 MAX_RETRIES = 20
@@ -90,24 +90,10 @@ MAX_LOST_SLOTS = 1000
 TIMEOUT_SECONDS = 30.0
 """Time for all rounds; the first is never cut short."""
 
-TURNSTILE_SECONDS = 0.1
-"""How long a round queues for a turn at a turnstile that does not change hands; then it goes on without."""
-
-MAX_TURNSTILE_WAITS = 30
-"""How often it queues again while the turnstile changes hands."""
-
-STALLED_SECONDS = 1.0
-"""How long after a wait in vain a process commits without queueing first; a lost version makes it queue
-again.
-"""
-
 MAX_LOOK_AGE_SECONDS = 10.0
 """A commit planned on a look at the latest version older than this looks again (boot clock, so sleep
 counts).
 """
-
-STALLED_BYTES = 64
-"""What a remembered wait is accounted as in the session's cache."""
 
 
 def commit(
@@ -303,7 +289,7 @@ class _Commit:
         if not self.strict and self._has_followers(catching_up):
             catching_up.read_ahead(latest(self.store, self.session).version)
         with ExitStack() as turn:
-            our_turn = self._queue(turn, lost_slots > 0)
+            our_turn = queue_up(self.store, self.session, turn, lost=lost_slots > 0)
             self.looked_at = runtime.monotonic()
             current = open_latest(self.store, self.session)
             if self.strict:
@@ -326,45 +312,6 @@ class _Commit:
         """Whether somebody has followed the version that we know: one look, for mostly nobody has."""
         naming = catching_up.base.location.naming
         return self.store.exists(names.manifest_path(catching_up.checked + 1, naming))
-
-    def _queue(self, turn: ExitStack, lost: bool) -> bool:
-        """Wait for our turn at the turnstile, held by `turn`; whether it came.
-
-        Whoever holds it may have stalled. Only its holders write the hint: while that rises it changes hands,
-        and going on without a turn would waste work of theirs and ours. Else one short wait is all, and the
-        following commits do not wait again.
-        """
-        cache, key = self.session.cache, (self.store.identity, names.VERSIONS_DIR, "stalled turnstile", "")
-        asked = runtime.monotonic()
-        waited_at: float | None = cache.get(key)
-        if not lost and waited_at is not None and asked - waited_at < STALLED_SECONDS:
-            return False
-        hint = self._hint()
-        for _ in range(MAX_TURNSTILE_WAITS):
-            attempt = ExitStack()
-            try:
-                ours = attempt.enter_context(self.store.turnstile(names.VERSIONS_DIR, TURNSTILE_SECONDS))
-            except StoreError:
-                ours = False  # it only saves work
-            if ours:
-                turn.push(attempt)
-                cache.drop(key)
-                return True
-            attempt.close()
-            now = runtime.monotonic()
-            if now - asked < TURNSTILE_SECONDS / 2:
-                return False  # a store without a turnstile
-            before, hint = hint, self._hint()
-            if hint == before:
-                break
-        cache.put(key, now, STALLED_BYTES)
-        return False
-
-    def _hint(self) -> int | None:
-        try:
-            return read_hint(self.store)
-        except StoreError:
-            return None
 
     def _strictly_landed(self, base: Snapshot) -> Snapshot | None:
         """The version after `base`, if it is this very transaction."""

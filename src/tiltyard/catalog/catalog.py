@@ -1,0 +1,106 @@
+"""The object that everything of the catalog takes: a root, its settings, a session, and the register."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tiltyard.catalog.batch_intents import BATCH_DIR
+from tiltyard.catalog.register import Register, RegisterTable
+from tiltyard.catalog.round import Change, Draft, submit
+from tiltyard.catalog.settings import Settings
+from tiltyard.errors import InvalidUri, UnsupportedFeature
+from tiltyard.session import default_session
+from tiltyard.store import open_store
+from tiltyard.store.uri import OPTIONS
+from tiltyard.table.publish import Publish, create_manifest
+
+if TYPE_CHECKING:
+    from tiltyard.session import Session
+    from tiltyard.store import Store
+
+T = TypeVar("T")
+
+
+class Catalog:
+    """A directory catalog. Safe to share among threads; making one touches nothing.
+
+    `store` is its root. Catalogs of one root in one session share what they have read and the rounds of
+    their changes.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        session: Session,
+        publish: Publish = create_manifest,
+    ) -> None:
+        self.store = store
+        self.settings = settings
+        self.session = session
+        self._table = RegisterTable(store, session, publish)
+
+    def __repr__(self) -> str:
+        return f"Catalog({self.store.uri!r}, {self.settings.mode.name})"
+
+    @property
+    def uri(self) -> str:
+        """Where the catalog is, without a slash at the end."""
+        return self.store.uri.rstrip("/") or "/"
+
+    @property
+    def register_store(self) -> Store:
+        """The store of the `__manifest` table."""
+        return self._table.store
+
+    def register(self) -> Register:
+        """The newest version of the register; version 0 without rows where there is none. Creates nothing.
+
+        Raises UnsupportedFeature (features that we do not know, or a catalog without a register), and what
+        reading raises.
+        """
+        self._need_register()
+        return self._table.newest()
+
+    def mutate(self, mutation: Callable[[Draft], T], *, repairing: bool = False, in_batch: bool = False) -> T:
+        """Carry out a change, a pure function of a `Draft` that runs again on every version that is tried;
+        what it returns.
+
+        Batches that a process left half done are finished first, unless this is `in_batch`. `repairing`: also
+        where the register is damaged. Raises what the function raises (its changes are left
+        out then), CatalogThrottled, OutcomeUnknown, CatalogDamaged, UnsupportedFeature, StoreError.
+        """
+        self._need_register()
+        if not (repairing or in_batch) and self.store.list_names(BATCH_DIR):
+            from tiltyard.catalog.batch import finish_pending
+
+            finish_pending(self)
+        answer: T = submit(Change(self._table, mutation, repairing))
+        return answer
+
+    def _need_register(self) -> None:
+        if not self.settings.mode.has_register:
+            raise UnsupportedFeature(
+                "Child namespaces are only supported when manifest mode is enabled: this catalog was opened "
+                "with manifest_enabled=false"
+            )
+
+
+def open_catalog(
+    uri: Any, *, properties: Mapping[str, Any] | None = None, session: Session | None = None
+) -> Catalog:
+    """The catalog at a path or URI; nothing is made and nothing is read yet.
+
+    `properties`: strings as the official package takes them (`Settings`). Options `storage.*` that are for
+    other stores are left aside. Raises `InvalidUri`, `UnsupportedFeature` for stores that are not served.
+    """
+    if isinstance(uri, os.PathLike):
+        uri = os.fspath(uri)
+    if not isinstance(uri, str) or not uri:
+        raise InvalidUri(f"a catalog's root is a path or URI, found {uri!r}")
+    settings = Settings.parse(properties)
+    options = {key: value for key, value in settings.storage.items() if key in OPTIONS}
+    store = open_store(uri.rstrip("/") or "/", options)
+    return Catalog(store, settings, default_session() if session is None else session)
