@@ -45,7 +45,7 @@ def test_what_is_no_operation_is_refused(path: str) -> None:
         lance.LanceDataset.commit(path, "append", read_version=1)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         LanceOperation.Append([1])  # type: ignore[list-item]
-    with pytest.raises(UnsupportedFeature, match="table_id"):
+    with pytest.raises(InvalidInput, match="provided together"):
         lance.LanceDataset.commit(path, LanceOperation.Append([]), read_version=1, table_id=["t"])
 
 

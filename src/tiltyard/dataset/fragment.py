@@ -12,6 +12,7 @@ from tiltyard.dataset import arguments
 from tiltyard.dataset.fragment_session import FragmentSession
 from tiltyard.dataset.handle import locked, open_root, refuse, session_of
 from tiltyard.dataset.metadata import DataFile, FragmentMetadata
+from tiltyard.dataset.namespace_client import check_pair
 from tiltyard.dataset.not_yet import Named
 from tiltyard.dataset.operations import LanceOperation
 from tiltyard.dataset.progress import ToldProgress
@@ -243,7 +244,8 @@ class LanceFragment(Named):
         session: Any = None,
     ) -> FragmentMetadata:
         """Write all of the data as one uncommitted fragment. `max_rows_per_group` has no meaning any more."""
-        refuse(use_legacy_format=use_legacy_format, namespace_client=namespace_client, table_id=table_id)
+        refuse(use_legacy_format=use_legacy_format)
+        check_pair(namespace_client, table_id)  # they renew credentials, and local files have none
         id = arguments.maybe_whole("fragment_id", fragment_id)
         arguments.maybe_whole("max_rows_per_group", max_rows_per_group)
         found = write_fragments(
@@ -328,9 +330,8 @@ def write_fragments(
         target_all_bases=target_all_bases,
         initial_bases=initial_bases,
         base_store_params=base_store_params,
-        namespace_client=namespace_client,
-        table_id=table_id,
     )
+    check_pair(namespace_client, table_id)
     check_mode(mode)
     gives_transaction = arguments.flag("return_transaction", return_transaction)
     arguments.flag("enable_stable_row_ids", enable_stable_row_ids)

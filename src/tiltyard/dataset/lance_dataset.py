@@ -8,7 +8,7 @@ from typing import Any
 from tiltyard.dataset import arguments
 from tiltyard.dataset.checking import CheckFace
 from tiltyard.dataset.cleaning import CleanFace
-from tiltyard.dataset.handle import Handle, moment_of, open_root, refuse, seconds_of, session_of
+from tiltyard.dataset.handle import Handle, locked, moment_of, open_root, refuse, seconds_of, session_of
 from tiltyard.dataset.indexing import IndexFace
 from tiltyard.dataset.merge_insert import MergeFace
 from tiltyard.dataset.not_yet import Named
@@ -56,15 +56,11 @@ class LanceDataset(
         freshness: Any = None,
     ) -> None:
         """Open a table; see `dataset`. Numbers of cache entries and sizes of blocks have no effect; cache
-        sizes in bytes give the handle a session of its own, unless one is given.
+        sizes in bytes give the handle a session of its own, unless one is given. With
+        `namespace_client_managed_versioning` commits go through the client, which knows the table by its id.
         """
-        refuse(
-            serialized_manifest=serialized_manifest,
-            namespace_client=namespace_client,
-            table_id=table_id,
-            namespace_client_managed_versioning=namespace_client_managed_versioning,
-            base_store_params=base_store_params,
-        )
+        refuse(serialized_manifest=serialized_manifest, base_store_params=base_store_params)
+        managed = arguments.flag("namespace_client_managed_versioning", namespace_client_managed_versioning)
         seconds = seconds_of(freshness)
         for name, given in (("default_scan_options", default_scan_options), ("read_params", read_params)):
             if given is not None:
@@ -76,7 +72,13 @@ class LanceDataset(
             )
         if version is not None and asof is not None:
             raise InvalidInput("give at most one of version and asof")
-        root = open_root(uri, storage_options, commit_lock)
+        root = open_root(uri, storage_options)
+        if namespace_client is not None or table_id is not None or managed:
+            from tiltyard.dataset import namespace_client as clients
+
+            id = clients.both(namespace_client, table_id)
+            root = clients.managed_store(root, namespace_client, id) if managed else root
+        root = locked(root, commit_lock)
         found = session_of(session, index_cache_size_bytes, metadata_cache_size_bytes)
         try:
             if version is None or isinstance(version, str):
@@ -120,6 +122,7 @@ class LanceDataset(
             self._storage_options,
             self._default_scan_options,
             self._freshness,
+            getattr(self._root, "namespace", None),
         )
 
 
@@ -130,9 +133,14 @@ def _reopened(
     storage_options: Mapping[str, Any] | None,
     default_scan_options: Mapping[str, Any] | None,
     freshness: float | None,
+    namespace: tuple[Any, tuple[str, ...]] | None = None,
 ) -> LanceDataset:
     """A handle from its pickled form: the same version, opened again in this process."""
     root = open_root(uri, storage_options)
+    if namespace is not None:
+        from tiltyard.dataset.namespace_client import managed_store
+
+        root = managed_store(root, *namespace)
     chain = root if branch is None else root.at(branch_path(branch))
     snapshot = open_snapshot(chain, session_of(None), version=version)
     return LanceDataset._made(
@@ -165,10 +173,19 @@ def dataset(
 ) -> LanceDataset:
     """Open a table at its newest version, at `version` (a number or a tag), or as it was at the time `asof`.
 
-    `storage_options`: `{"durable": False}` turns fsync off for writes. `freshness`: see `LanceDataset`.
-    Raises `InvalidUri`, `TableNotFound`, `VersionNotFound` and `TagNotFound` (which list what there is),
-    `CorruptFile` (which names the last good version) and `UnsupportedFeature`.
+    `namespace_client` and `table_id` instead of a URI: a client of the `lance_namespace` interface says where
+    the table of this id is; where it manages versions, commits go through it. `storage_options`:
+    `{"durable": False}` turns fsync off for writes. `freshness`: see `LanceDataset`. Raises `InvalidUri`,
+    `TableNotFound`, `VersionNotFound` and `TagNotFound` (which list what there is), `CorruptFile` (which
+    names the last good version), `UnsupportedFeature`, and what the client raises.
     """
+    managed = False
+    if uri is None or namespace_client is not None or table_id is not None:
+        from tiltyard.dataset.namespace_client import named
+
+        place = named(uri, namespace_client, table_id, storage_options)
+        assert place is not None
+        uri, storage_options, managed = place.uri, place.storage_options, place.managed
     return LanceDataset(
         uri,
         version,
@@ -183,6 +200,7 @@ def dataset(
         session=session,
         namespace_client=namespace_client,
         table_id=table_id,
+        namespace_client_managed_versioning=managed,
         base_store_params=base_store_params,
         asof=asof,
         freshness=freshness,

@@ -16,7 +16,7 @@ from tiltyard.dataset.fragment import (
     table_arrow,
     table_schema,
 )
-from tiltyard.dataset.handle import refuse
+from tiltyard.dataset.handle import open_root, refuse
 from tiltyard.dataset.progress import ToldProgress
 from tiltyard.dataset.renamed import under_new_names
 from tiltyard.dataset.source import read_source
@@ -92,7 +92,9 @@ def write_dataset(
     where that is safe) or `overwrite`; the last two make a missing table. Files end at `max_rows_per_file`
     rows or `max_bytes_per_file` bytes. `progress` is a `FragmentWriteProgress` or a function of the rows
     written. `data_storage_version`: `2.1`, `2.2` or `stable`. `auto_cleanup_options`, for a new table only:
-    clean up after every `interval` versions what is older than `older_than_seconds`.
+    clean up after every `interval` versions what is older than `older_than_seconds`. `namespace_client` and
+    `table_id` instead of `uri`: the namespace declares the table to be created, or says where it is; where it
+    manages versions, the commit goes through it.
 
     Everything is durable when this returns, unless `storage_options={"durable": False}`. Raises
     `TableAlreadyExists`, `SchemaMismatch` (both schemas side by side), `InvalidInput`, `UnsupportedFeature`,
@@ -105,11 +107,9 @@ def write_dataset(
         target_all_bases=target_all_bases,
         base_store_params=base_store_params,
         blob_pack_file_size_threshold=blob_pack_file_size_threshold,
-        namespace_client=namespace_client,
-        table_id=table_id,
     )
     check_mode(mode)
-    if uri is None:
+    if uri is None and namespace_client is None and table_id is None:
         raise InvalidInput("uri says where to write the table")
     check_hints(
         max_rows_per_group=max_rows_per_group,
@@ -124,6 +124,17 @@ def write_dataset(
     told = None if progress is None else ToldProgress(progress)
     properties = with_message(transaction_properties, commit_message)
     rows, size = file_bounds(max_rows_per_file, max_bytes_per_file)
+    source = None
+    if namespace_client is not None or table_id is not None:
+        from tiltyard.dataset.namespace_client import named
+
+        if mode == "create":  # looked at first: data that is none must not leave a declared table
+            source = read_source(data_obj, schema)
+            table_schema(source[0], mode, None, file_version(data_storage_version, None))
+        place = named(uri, namespace_client, table_id, storage_options, mode)
+        assert place is not None
+        storage_options = place.storage_options
+        uri = place.store(open_root(place.uri, storage_options))
     store, found, snapshot = place_of(uri, storage_options, session, commit_lock)
     if mode == "create" and snapshot is not None:
         raise TableAlreadyExists(f"Dataset already exists: {store.uri}; append to or overwrite it instead")
@@ -138,7 +149,7 @@ def write_dataset(
         naming,
         NewTable(data_version=version.value, stable_row_ids=stable_row_ids, config=config),
     )
-    arrow, batches = read_source(data_obj, schema, table_arrow(mode, snapshot))
+    arrow, batches = source or read_source(data_obj, schema, table_arrow(mode, snapshot))
     if mode == "append" and snapshot is not None:
         arrow, batches = under_new_names(arrow, batches, getattr(uri, "_held", None), snapshot)
     after = write.run(arrow, batches, snapshot)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tiltyard import runtime
 from tiltyard.dataset import arguments
 from tiltyard.dataset.handle import Handle, locked, open_root, refuse, session_of
+from tiltyard.dataset.namespace_client import check_pair, managed_store
 from tiltyard.dataset.operations import LanceOperation, operation_to_fact
 from tiltyard.dataset.transaction import MAX_VERSION, Transaction, with_message
 from tiltyard.errors import InvalidInput, TableNotFound, UnsupportedFeature
@@ -170,12 +171,11 @@ class WriteFace(Handle):
         Raises `RetryableConflict`, `IncompatibleTransaction`, `TooMuchContention`, `OutcomeUnknown`,
         `InvalidInput`.
         """
-        refuse(
-            namespace_client=namespace_client,
-            table_id=table_id,
-            namespace_client_managed_versioning=namespace_client_managed_versioning,
-            base_store_params=base_store_params,
-        )
+        refuse(base_store_params=base_store_params)
+        check_pair(namespace_client, table_id)
+        managed = arguments.flag("namespace_client_managed_versioning", namespace_client_managed_versioning)
+        if managed and namespace_client is None:
+            raise InvalidInput("namespace_client_managed_versioning needs namespace_client and table_id")
         if storage_options is not None:
             arguments.mapping("storage_options", storage_options)
         retries = arguments.whole("max_retries", max_retries)
@@ -185,6 +185,8 @@ class WriteFace(Handle):
         old_names = arguments.maybe_flag("enable_v2_manifest_paths", enable_v2_manifest_paths) is False
         stable_row_ids = bool(arguments.maybe_flag("enable_stable_row_ids", enable_stable_row_ids))
         store, found = _place(base_uri, storage_options, session, commit_lock)
+        if managed:
+            store = managed_store(store, namespace_client, tuple(table_id))
         apart = bool(arguments.maybe_flag("detached", detached))
         transaction = _raw_transaction(operation, read_version, commit_message)
         fact = transaction.to_fact()

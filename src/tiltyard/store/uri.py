@@ -63,6 +63,15 @@ def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
             )
 
 
+def object_key(store: Store, path: str) -> str:
+    """The key of an object of the store as catalogs exchange it: without scheme, bucket and leading slash."""
+    uri = store.uri.rstrip("/")
+    scheme = _SCHEME.match(uri)
+    if scheme is not None:
+        uri = uri[scheme.end() :].partition("/")[2]
+    return f"{uri}/{path}".strip("/")
+
+
 def _refuse_half_scheme(location: str) -> None:
     """`memory:` or `file:x` is a slip of the pen more often than a directory of that name."""
     word = location.partition(":")[0] if ":" in location else ""

@@ -19,11 +19,11 @@ Invariants, and the tests that check them (tests/table/test_cleanup_crash.py, te
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from tiltyard import runtime
-from tiltyard.errors import StoreError
+from tiltyard.errors import CleanupRefused, StoreError
 from tiltyard.format import names
 from tiltyard.store import Store
 from tiltyard.table.cleanup import intents
@@ -86,6 +86,28 @@ def clean(place: Place, read_version: int, policy: Policy, delete_rate_limit: in
         forget(place, [each.path for each in versions] + [each.path for each in files])
     _sweep(place.store, earlier)
     return run.done
+
+
+def remove_versions(place: Place, read_version: int, versions: Collection[int]) -> list[int]:
+    """Remove the manifests of these versions and say which went; the files that they name stay for a cleanup.
+
+    The newest version stays. Raises `CleanupRefused`, before anything is removed, for one that a tag or
+    branch holds, and what `look` raises.
+    """
+    known = Known()
+    survey, earlier = look(place, read_version, known)
+    for version in sorted(versions):
+        for pin in survey.pins.get(version, ()):
+            raise CleanupRefused(
+                f"version {version} of {place.store.uri} is held by {pin.text}; nothing was removed"
+            )
+    chosen = [each for each in survey.versions[:-1] if each.version in versions]
+    run = _Run(place, known, None)
+    if chosen:
+        run.remove(chosen, [])
+        forget(place, [each.path for each in chosen])
+    _sweep(place.store, earlier)
+    return run.done.versions
 
 
 class _Run:
