@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from tiltyard.errors import StoreError
 from tiltyard.runtime.port import Port
 from tiltyard.runtime.scratch import ALIGNMENT, Scratch
+from tiltyard.testing.faults import FaultyPort, port_installed, refusing
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -42,3 +44,16 @@ def test_an_error_of_the_system_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
     with pytest.raises(OSError, match="missing"):
         Port().open_scratch()
+
+
+@pytest.mark.parametrize("call", ["open_scratch", "write", "map"])
+def test_a_full_disk_is_an_error_of_ours_that_says_what_to_do(call: str) -> None:
+    def spill() -> None:
+        scratch = Scratch()
+        scratch.append([b"abc"])
+        scratch.map()
+
+    with port_installed(FaultyPort(refusing(**{call: errno.ENOSPC}))), pytest.raises(StoreError) as told:
+        spill()
+    assert told.value.errno == errno.ENOSPC
+    assert "TMPDIR" in str(told.value)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 
+from tiltyard.runtime.port import Port
+from tiltyard.runtime.scratch import Scratch
 from tiltyard.store import Created
+from tiltyard.store.exclusive import Way
 from tiltyard.testing.simulation.choices import ReplayedChoices
 from tiltyard.testing.simulation.files import Files
-from tiltyard.testing.simulation.world import Settings, World
+from tiltyard.testing.simulation.world import FileSystem, Settings, World
 
 
 class Fixed:
@@ -61,6 +65,107 @@ def test_unsynced_names_and_content_may_go() -> None:
         (("/d/x", b"con"),),
         (("/d/x", b"content"),),
     }
+
+
+def crashed(act: Any, *answers: int) -> tuple[World, dict[str, bytes]]:
+    """A world after `act(port)` and a power cut, and what is left."""
+    made = World(ReplayedChoices(()), Settings())
+    with made.installed():
+        made.calmly("a", lambda: act(made.port))
+    return made, after_crash(made, *answers)
+
+
+def test_what_was_synced_stays_whole_when_more_was_written() -> None:
+    """Also where what came later is less than what was there: no half of the whole."""
+
+    def act(port: Port) -> None:
+        root = port.open_dir("/")
+        fd = port.open_new("x", root)
+        port.write(fd, [b"0123456789"])
+        port.fdatasync(fd)
+        port.fsync_dir(root)
+        port.write(fd, [b"abcd"])
+
+    left = {crashed(act, answer)[1]["/x"] for answer in (0, 1, 2)}
+    assert left == {b"0123456789", b"0123456789ab", b"0123456789abcd"}
+
+
+def test_a_patch_is_torn_in_the_part_that_changed() -> None:
+    def act(port: Port) -> None:
+        root = port.open_dir("/")
+        fd = port.open_patch("x", root)
+        port.pwrite(fd, b"version 11 of it", 0)
+        port.fdatasync(fd)
+        port.fsync_dir(root)
+        port.pwrite(fd, b"version 22 of", 0)
+
+    left = {crashed(act, answer)[1]["/x"] for answer in (0, 1, 2)}
+    assert left == {b"version 11 of it", b"version 22 of it", b"version 22 of it"[:10] + b" of it"}
+
+
+def test_the_archive_keeps_what_a_power_cut_takes() -> None:
+    """Whoever checks compares with what was written, not with what is left of it."""
+
+    def act(port: Port) -> None:
+        root = port.open_dir("/")
+        fd = port.open_new("x", root)
+        port.fsync_dir(root)
+        port.write(fd, [b"content"])
+
+    made, left = crashed(act, 1)
+    assert left == {"/x": b""}
+    assert [(each.path, each.data) for each in made.files.archive] == [("/x", b"content")]
+
+
+def test_two_names_of_a_file_lose_the_same() -> None:
+    def act(port: Port) -> None:
+        root = port.open_dir("/")
+        fd = port.open_new("x", root)
+        port.link("x", "y", root)
+        port.fsync_dir(root)
+        port.write(fd, [b"content"])
+
+    assert crashed(act, 2)[1] == {"/x": b"con", "/y": b"con"}
+
+
+def test_spills_lie_on_the_simulated_disk_and_leave_no_name() -> None:
+    made = World(ReplayedChoices(()), Settings())
+
+    def act() -> bytes:
+        scratch = Scratch()
+        scratch.append([b"abc"])
+        begin, size = scratch.append([b"de", b"f"])
+        whole: bytes = scratch.map().slice(begin, size).to_pybytes()
+        scratch.close()
+        return whole
+
+    with made.installed():
+        assert made.calmly("a", act) == b"def"
+    assert "a: open_scratch" in made.scheduler.trace
+    assert not dict(made.files.tree())
+    assert not made.files.archive
+
+
+WAYS = {
+    FileSystem.WHOLE: Way.LINK_HANDLE,
+    FileSystem.NO_UNNAMED_FILES: Way.LINK,
+    FileSystem.NO_LINKS_OF_HANDLES: Way.LINK,
+    FileSystem.NO_LINKS: Way.RENAME,
+    FileSystem.NO_EXCLUSIVE_NAMES: Way.DIRECT,
+}
+
+
+@pytest.mark.parametrize("kind", FileSystem)
+def test_each_file_system_leads_to_its_way_of_creation(kind: FileSystem) -> None:
+    made = World(ReplayedChoices(()), Settings(file_system=kind))
+
+    def act() -> tuple[Created, Created, str]:
+        store = made.store()
+        return store.create("d/x", b"1"), store.create("d/x", b"2"), store.create_mode
+
+    with made.installed():
+        assert made.calmly("a", act) == (Created.WON, Created.EXISTS, WAYS[kind].value)
+    assert dict(made.files.tree()) == {"/lake/table/d/x": b"1"}
 
 
 def test_removals_that_were_not_synced_may_come_back() -> None:

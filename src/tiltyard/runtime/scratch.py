@@ -6,22 +6,42 @@ Not for anything that must last: nothing here is made durable.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tiltyard import runtime
+from tiltyard.errors import StoreError
 
 ALIGNMENT = 64
 """Where a piece may begin (bytes), so that what was laid out for Arrow stays so."""
 
 
+@contextmanager
+def _told(verb: str) -> Iterator[None]:
+    """What the system refuses, as a `StoreError` that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        refused = StoreError(
+            f"cannot {verb} a temporary file for what does not fit into memory: {error.strerror or error}; "
+            "free some space where temporary files lie, or name another place in TMPDIR"
+        )
+        refused.errno = error.errno
+        raise refused from error
+
+
 class Scratch:
-    """Append pieces, then map them. A forked child shares the file with its parent: write in one of them."""
+    """Append pieces, then map them. A forked child shares the file with its parent: write in one of them.
+
+    Raises `StoreError` where the system has no room for it.
+    """
 
     def __init__(self) -> None:
         port = runtime.current().port
         self._port = port
-        self._fd = port.open_scratch()
+        with _told("make"):
+            self._fd = port.open_scratch()
         self._close = weakref.finalize(self, port.release, self._fd)
         self.size = 0
 
@@ -30,13 +50,15 @@ class Scratch:
         begin = self.size
         size = sum(memoryview(buffer).nbytes for buffer in buffers)
         padding = -size % ALIGNMENT
-        self._port.write(self._fd, [*buffers, bytes(padding)] if padding else buffers)
+        with _told("write"):
+            self._port.write(self._fd, [*buffers, bytes(padding)] if padding else buffers)
         self.size += size + padding
         return begin, size
 
     def map(self) -> Any:
         """All that was written so far as a `pa.Buffer`, not copied."""
-        return self._port.map(self._fd, self.size)
+        with _told("read"):
+            return self._port.map(self._fd, self.size)
 
     def close(self) -> None:
         """Give the file back; maps of it stay."""

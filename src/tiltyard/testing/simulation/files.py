@@ -11,7 +11,7 @@ import errno
 import os
 import stat as modes
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tiltyard.testing.simulation.choices import Choices
@@ -74,7 +74,7 @@ class Made:
 
     @property
     def data(self) -> bytes:
-        """The file's content."""
+        """What was written to the file, also where a power cut took some of it."""
         return bytes(self.node.data)
 
 
@@ -208,16 +208,15 @@ class Files:
         """The machine goes down and comes up again; what was lost, for the trace."""
         self.close_all()
         lost: list[str] = []
-        seen: set[int] = set()
-        self._settle_directory(self.root, "", choices, lost, seen)
+        self._settle_directory(self.root, "", choices, lost, {})
         return lost
 
     def _settle_directory(
-        self, node: Node, path: str, choices: Choices, lost: list[str], seen: set[int]
+        self, node: Node, path: str, choices: Choices, lost: list[str], settled: dict[int, Node]
     ) -> None:
-        if node.number in seen:
+        if node.number in settled:
             return
-        seen.add(node.number)
+        settled[node.number] = node
         kept = dict(node.durable)
         for name in sorted({*node.names, *node.durable}):
             now, before = node.names.get(name), node.durable.get(name)
@@ -229,23 +228,28 @@ class Files:
                     kept[name] = now
             elif now is not before:
                 lost.append(f"{path}/{name} {'made' if before is None else 'changed'}")
-        node.names, node.durable = kept, dict(kept)
         for name in sorted(kept):
-            child = kept[name]
+            child = settled.get(kept[name].number, kept[name])
             child.links = max(1, child.links)
             if child.is_directory:
-                self._settle_directory(child, f"{path}/{name}", choices, lost, seen)
-            elif child.dirty:
-                self._settle_content(child, f"{path}/{name}", choices, lost)
+                self._settle_directory(child, f"{path}/{name}", choices, lost, settled)
+            elif child.dirty and child.number not in settled:
+                child = self._settle_content(child, f"{path}/{name}", choices, lost)
+            settled[child.number] = kept[name] = child
+        node.names, node.durable = kept, dict(kept)
 
-    def _settle_content(self, node: Node, path: str, choices: Choices, lost: list[str]) -> None:
+    def _settle_content(self, node: Node, path: str, choices: Choices, lost: list[str]) -> Node:
+        """The file after the crash: itself, or another in its place with what is left. What was written stays
+        in the node that was there, for whoever checks (`archive`).
+        """
         full, before = bytes(node.data), node.synced or b""
-        options = [full, before, full[: len(full) // 2]]
-        answer = choices.choose(len(options), LOSS_CHANCE)
-        if answer and options[answer] != full:
-            lost.append(f"{path} content: {len(options[answer])} of {len(full)} bytes are left")
-        node.data = bytearray(options[answer])
-        node.synced = bytes(node.data)
+        options = [full, before, _torn(before, full)]
+        left = options[choices.choose(len(options), LOSS_CHANCE)]
+        if left == full:
+            node.synced = full
+            return node
+        lost.append(f"{path} content: {len(left)} of {len(full)} bytes are left")
+        return replace(node, data=bytearray(left), synced=left, lock=None)
 
     def tree(self) -> Iterator[tuple[str, bytes]]:
         """Every file, sorted by path."""
@@ -258,6 +262,16 @@ class Files:
                 yield from self._walk(child, f"{path}/{name}")
             else:
                 yield f"{path}/{name}", bytes(child.data)
+
+
+def _torn(before: bytes, full: bytes) -> bytes:
+    """Content of which a half of what was not synced reached the disk: the synced part is whole."""
+    same = next(
+        (at for at, (old, new) in enumerate(zip(before, full, strict=False)) if old != new),
+        min(len(before), len(full)),
+    )
+    half = same + (len(full) - same) // 2
+    return full[:half] + before[half:]
 
 
 def as_bytes(buffers: Any) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tiltyard.runtime.port import Listing, Port
@@ -24,11 +24,17 @@ T = TypeVar("T")
 
 
 class SimulatedPort(Port):
-    """`Port` over `Files`. One for all processes of a run; what is settled is known per process."""
+    """`Port` over `Files`. One for all processes of a run; what is settled is known per process.
 
-    def __init__(self, scheduler: Scheduler, files: Files, storm: Storm) -> None:
+    `lacking` names the calls that the file system does not offer (`world.FileSystem`).
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, files: Files, storm: Storm, lacking: Collection[str] = ()
+    ) -> None:
         super().__init__()
         self.files = files
+        self._lacking = lacking
         self._scheduler = scheduler
         self._storm = storm
         self._settled: dict[int, dict[str, Any]] = {}
@@ -63,6 +69,10 @@ class SimulatedPort(Port):
 
         return self._storm.call(kind, what, effect, failed)
 
+    def _offered(self, call: str) -> None:
+        if call in self._lacking:
+            raise failure(errno.EOPNOTSUPP, call)
+
     def _node(self, fd: int | None) -> Node | None:
         return None if fd is None else self.files.handle(fd).node
 
@@ -85,12 +95,19 @@ class SimulatedPort(Port):
 
     def open_tmp(self, directory: str, dir_fd: int) -> int:
         def effect() -> int:
+            self._offered("open_tmp")
             above = self.files.find(directory, self._node(dir_fd))
             if not above.links and above is not self.files.root:
                 raise failure(errno.ENOENT, directory)
             return self.files.open(self.files.new(False, self._now()), self._owner())
 
         return self._call(Kind.WRITE, f"open_tmp {directory}", effect)
+
+    def open_scratch(self) -> int:
+        def effect() -> int:
+            return self.files.open(self.files.new(False, self._now()), self._owner())
+
+        return self._call(Kind.WRITE, "open_scratch", effect)
 
     def open_new(self, path: str, dir_fd: int) -> int:
         def effect() -> int:
@@ -193,10 +210,15 @@ class SimulatedPort(Port):
         self.files.link(node, directory, name, self._now())
 
     def link_handle(self, fd: int, path: str, dir_fd: int) -> None:
-        self._call(Kind.NAME, f"link_handle {path}", lambda: self._name(self._handle(fd).node, path, dir_fd))
+        def effect() -> None:
+            self._offered("link_handle")
+            self._name(self._handle(fd).node, path, dir_fd)
+
+        self._call(Kind.NAME, f"link_handle {path}", effect)
 
     def link(self, source: str, target: str, dir_fd: int) -> None:
         def effect() -> None:
+            self._offered("link")
             self._name(self.files.find(source, self._node(dir_fd)), target, dir_fd)
 
         self._call(Kind.NAME, f"link {source} {target}", effect)
@@ -226,11 +248,11 @@ class SimulatedPort(Port):
         self._call(Kind.NAME, f"rename {source} {target}", lambda: self._rename(source, target, dir_fd, True))
 
     def rename_noreplace(self, source: str, target: str, dir_fd: int) -> None:
-        self._call(
-            Kind.NAME,
-            f"rename_noreplace {source} {target}",
-            lambda: self._rename(source, target, dir_fd, False),
-        )
+        def effect() -> None:
+            self._offered("rename_noreplace")
+            self._rename(source, target, dir_fd, False)
+
+        self._call(Kind.NAME, f"rename_noreplace {source} {target}", effect)
 
     def unlink(self, path: str, dir_fd: int) -> None:
         def effect() -> None:

@@ -24,7 +24,8 @@ from tiltyard.table.write import write_fragments
 from tiltyard.testing.simulation.chain import KEY, VALUE, check_table, made_below_another, version_of
 from tiltyard.testing.simulation.files import CLOCK_TICK_NS
 from tiltyard.testing.simulation.history import History, Rows
-from tiltyard.testing.simulation.world import Settings, World
+from tiltyard.testing.simulation.unfinished import move_away_unfinished
+from tiltyard.testing.simulation.world import FileSystem, Settings, World
 
 FIRST_KEYS = range(4)
 """Keys of the rows that a table begins with; each has its own number as value."""
@@ -247,6 +248,8 @@ class TableScenario:
 
         world.calmly("setup", start)
         world.do({name: partial(act, name, script) for name, script in self.actors.items()})
+        if world.settings.file_system is FileSystem.NO_EXCLUSIVE_NAMES:
+            world.calmly("person", lambda: move_away_unfinished(world.store(), history))
         wrong: list[str] = world.calmly(
             "check", lambda: check_table(world, history, world.store(), unique=self.unique)
         )

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Literal
 
 from tiltyard.session import Session
@@ -26,11 +27,29 @@ Medium = Literal["disk", "objects"]
 ROOT = "/lake"
 
 
+class FileSystem(Enum):
+    """What the disk of a run offers for giving a name, so which way of creation is taken (D12); the value is
+    the calls that it lacks.
+    """
+
+    WHOLE = ()
+    """A link of a file without a name."""
+    NO_UNNAMED_FILES = ("open_tmp",)
+    """A temporary file and a link of it."""
+    NO_LINKS_OF_HANDLES = ("link_handle",)
+    """The same, found out later: /proc is not there."""
+    NO_LINKS = ("open_tmp", "link_handle", "link")
+    """An exclusive rename of a temporary file."""
+    NO_EXCLUSIVE_NAMES = ("open_tmp", "link_handle", "link", "rename_noreplace")
+    """Exclusive creation under the final name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a run is made of, besides its choices."""
 
     medium: Medium = "disk"
+    file_system: FileSystem = FileSystem.WHOLE
     weather: Weather = CALM
     switch_chance: float = 0.2
     max_skew_ns: int = 0
@@ -46,7 +65,7 @@ class World:
         self.scheduler = Scheduler(choices, switch_chance=settings.switch_chance)
         self.storm = Storm(self.scheduler, CALM)
         self.files = Files()
-        self.port = SimulatedPort(self.scheduler, self.files, self.storm)
+        self.port = SimulatedPort(self.scheduler, self.files, self.storm, settings.file_system.value)
         self.runtime = SimulatedRuntime(self.scheduler, self.port, seed)
         self.outcomes: Counter[str] = Counter()
         self._objects: list[MadeObject] = []
