@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tiltyard import runtime
+from tiltyard.catalog import moves
 from tiltyard.catalog import register as facts
 from tiltyard.catalog.names import SEPARATOR, Id, object_id
 from tiltyard.catalog.register import Register, RegisterTable
@@ -321,9 +322,11 @@ class _Round:
             if register.snapshot is None:
                 return False
         facts.check_writer(register.metadata, table.root.uri)
-        draft = self._drafted(register)
+        rolled = moves.roll(table.root, register)
+        draft = self._drafted(register, rolled)
         if not draft.is_changed:
             return True
+        moves.retire(draft, rolled)
         rewrite = Rewrite(table.store, table.session, table.publish, register, looked_at)
         made = rewrite.run(register.rows.changed(draft.rows.changes, draft.beside), dict(draft.metadata))
         if made is None:
@@ -333,9 +336,11 @@ class _Round:
         table.made(made, looked_at)
         return True
 
-    def _drafted(self, register: Register) -> Draft:
+    def _drafted(self, register: Register, rolled: moves.Rolled = moves.NOTHING_ROLLED) -> Draft:
         """The changes applied in order; each has its answer."""
         draft, twice = Draft(register), register.rows.duplicates()
+        if not twice:
+            moves.take_back(draft, rolled)
         for change in self.changes:
             before = draft.steps
             try:
