@@ -140,7 +140,9 @@ def _parsed(key: str, text: str) -> Move | None:
             return None
         if not all(each is None or isinstance(each, str) for each in named.values()):
             return None
-        return Move(key.removeprefix(PREFIX), kind, *places, order=int(values.get("order", 0)), **named)
+        source, target, name = places
+        order = int(values.get("order", 0))
+        return Move(key.removeprefix(PREFIX), kind, source, target, name, order=order, **named)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
@@ -232,10 +234,14 @@ def _history(metadata: Mapping[str, str]) -> tuple[int, list[list[Any]]]:
         return max((each.order for each in pending(metadata)), default=0) + MOVES_REMEMBERED, []
 
 
-def left_since(register: Register, metadata: Mapping[str, str], location: str) -> bool:
-    """Whether the table at a location may have been dropped or renamed between a version that was looked at
-    and the draft with this metadata.
+def left_since(register: Register, metadata: Mapping[str, str], name: str, location: str) -> bool:
+    """Whether the table of an object id (`name`) and a location may have been dropped or renamed between a
+    version that was looked at and the draft with this metadata.
     """
+    known = register.metadata
+    new = [key for key in metadata if key.startswith(TRASH_PREFIX) and key not in known]
+    if any(f'"id":{json.dumps(name)}' in metadata[key] for key in new):
+        return True
     return any(source == location for source, _ in _decided_since(register, metadata, location))
 
 
@@ -298,14 +304,14 @@ class Rolled:
 NOTHING_ROLLED = Rolled()
 
 
-def roll_forward(catalog: Catalog, register: Register) -> Rolled:
-    """Carry out the moves that a version of the register speaks of, before anything is planned on it. Every
-    mutator does so first; where something was `blocked`, the register is another one afterwards.
+def roll_forward(catalog: Catalog, register: Register) -> Register:
+    """Carry out the moves that a version of the register speaks of, before anything is planned on it; the
+    register to plan on. Every mutator does so first.
     """
-    rolled = roll(catalog.store, register)
-    if rolled.blocked:
-        catalog.mutate(lambda draft: None)  # the round takes back what came too late
-    return rolled
+    if not roll(catalog.store, register).blocked:
+        return register
+    catalog.mutate(lambda draft: None)  # the round takes back what came too late
+    return catalog.register()
 
 
 def roll(store: Store, register: Register) -> Rolled:
@@ -418,12 +424,6 @@ def _holds_table(store: Store, location: str) -> bool:
 
 
 # -- what the next rewrite does about them -------------------------------------------------------
-
-
-def settle(draft: Draft, rolled: Rolled) -> None:
-    """What a rewrite does about moves: `take_back` and `retire`. Rounds do it by themselves."""
-    take_back(draft, rolled)
-    retire(draft, rolled)
 
 
 def retire(draft: Draft, rolled: Rolled) -> None:
