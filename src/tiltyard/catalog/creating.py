@@ -1,0 +1,430 @@
+"""Creating tables: of all that create one name at the same time exactly one wins (decision D22).
+
+A table of a namespace (and every table while directories are not listed) gets a new directory of its own:
+
+1. look: the id is free and its ancestors exist               else an error, and nothing was written
+2. version 1 in the fresh directory, durable                  a crash leaves a directory that no row names
+3. the row, in a round that looks at id and ancestors again   **the decision**
+
+A root table is `<name>.lance`, where every program finds it by its name:
+
+1. look, as above
+2. version 1 in `<name>.lance`                                **the decision**: the peer does the same
+3. make sure that there is a row                              without it the directory is a table all the same
+4. remove the deregistered marker that stood there before 2
+
+Invariants, and the their tests (tests/catalog/test_tables_create.py, tests/cases/test_n_catalog.py):
+1. Of all creators exactly one is told that it created the table; the others get TableAlreadyExists (or, with
+   `exist_ok`, the winner's table), and NamespaceNotFound where a parent is missing at the decision.
+2. A creator that definitely lost or failed removes its own fresh directory, or the files that it named;
+   never anything else, and nothing after an unknown outcome.
+3. A table that is only declared is filled by the first version 1 in its directory, whoever writes it.
+4. `overwrite` of a table that exists is one commit in its place: readers see the old table or the new one.
+5. Once the table stands, no failure is told as "nothing was done": it is OutcomeUnknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tiltyard.catalog.found import (
+    Found,
+    find_or_none,
+    has_versions,
+    table_store,
+    with_declared,
+)
+from tiltyard.catalog.markers import DEREGISTERED, remove_marker
+from tiltyard.catalog.names import Id, check_new_id, hashed_location, location_uri, object_id, root_location
+from tiltyard.catalog.rows import TABLE, Row, properties_text
+from tiltyard.catalog.settings import Mode
+from tiltyard.catalog.taking import Look, check_parents, look, taken
+from tiltyard.errors import (
+    CatalogThrottled,
+    InvalidInput,
+    OutcomeUnknown,
+    RetryableConflict,
+    SchemaMismatch,
+    StoreError,
+    TableAlreadyExists,
+    TableNotFound,
+    TiltyardError,
+    WrongType,
+)
+
+if TYPE_CHECKING:
+    from tiltyard.catalog.catalog import Catalog
+    from tiltyard.catalog.round import Draft
+    from tiltyard.dataset import LanceDataset
+    from tiltyard.store import Store
+
+T = TypeVar("T")
+
+MODES = {"create": "create", "existok": "exist_ok", "overwrite": "overwrite"}
+"""The modes by their letters: they are accepted as `exist_ok`, `ExistOk` and `EXISTOK`."""
+
+MAX_LOOKS = 32
+"""How often a creator looks again at a name that others create and drop meanwhile."""
+
+
+def create_table(
+    catalog: Catalog,
+    id: Id,
+    data: Any = None,
+    *,
+    mode: str = "create",
+    properties: Mapping[str, str] | None = None,
+    **options: Any,
+) -> tuple[Found, LanceDataset]:
+    """Make a table of data, or an empty one of a `pa.Schema`.
+
+    `data` and `options` as for `tiltyard.dataset.write_dataset`. `mode`: `create` (the table must not exist,
+    or only be declared), `exist_ok` (an existing table is opened as it is: its columns must have what the
+    data has) or `overwrite` (an existing table gets a new version with this data and these properties).
+
+    Raises TableAlreadyExists, NamespaceNotFound, InvalidName, SchemaMismatch (`exist_ok`), CatalogThrottled
+    (nothing was created), OutcomeUnknown, and what a write raises.
+    """
+    creation = _Creation(catalog, id, _Source(data, options), mode_of(mode), checked_properties(properties))
+    return creation.run()
+
+
+def mode_of(mode: Any) -> str:
+    """The mode of a word in any case. Raises InvalidInput naming the three."""
+    found = MODES.get(mode.replace("_", "").lower()) if isinstance(mode, str) else None
+    if found is None:
+        raise InvalidInput(f"the mode of create_table is create, exist_ok or overwrite, found {mode!r}")
+    return found
+
+
+def checked_properties(properties: Any) -> dict[str, str] | None:
+    """Properties of a table as given by a caller: text to text."""
+    if properties is None:
+        return None
+    if not isinstance(properties, Mapping):
+        raise WrongType(f"properties must be a mapping of text to text, found {properties!r}")
+    for key, value in properties.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise WrongType(f"properties must be a mapping of text to text, found {key!r}: {value!r}")
+    return dict(properties)
+
+
+class _Source:
+    """The data of one creation, and how it is written. A stream can be written once: what it gave is read
+    back from where it was written.
+    """
+
+    def __init__(self, data: Any, options: Mapping[str, Any]) -> None:
+        import pyarrow as pa
+
+        if data is None:
+            raise InvalidInput("create_table needs data, or a pa.Schema for an empty table")
+        if not isinstance(data, pa.Schema):
+            self._data = data
+        else:
+            self._data = data.empty_table()
+        self._options = dict(options)
+        self._is_stream = hasattr(self._data, "__next__") or hasattr(self._data, "read_next_batch")
+        self._spent = False
+        self.copy: LanceDataset | None = None
+        """Our own dataset with all of the data, once it was written to a fresh directory."""
+
+    def write(self, catalog: Catalog, store: Store, mode: str) -> LanceDataset:
+        """Write everything as a version of the table at the store."""
+        from tiltyard.dataset import write_dataset
+
+        options = self._options
+        data = self._data
+        if self.copy is not None:
+            data = self.copy.scanner().to_reader()
+            options = {name: value for name, value in options.items() if name != "schema"}
+        elif self._spent:
+            raise RetryableConflict(
+                f"the stream of data for {store.uri} was read for a table that another writer created first "
+                "and dropped again; nothing was created, give the data again"
+            )
+        elif mode != "create" or not has_versions(store, ""):  # else it is refused before anything is read
+            self._spent = self._is_stream
+        return write_dataset(data, store, mode=mode, session=catalog.session, **options)
+
+    def check_fits(self, dataset: LanceDataset) -> None:
+        """Raise SchemaMismatch unless the table has every column of the data, with its type."""
+        from tiltyard.dataset.fragment import file_version, table_schema
+        from tiltyard.dataset.source import read_source
+
+        if self.copy is not None:
+            ours = self.copy.schema
+        else:
+            arrow, _ = read_source(self._data, self._options.get("schema"))
+            version = file_version(self._options.get("data_storage_version"), None)
+            ours = table_schema(arrow, "create", None, version).arrow
+        theirs = dataset.schema
+        for field in ours:
+            at = theirs.get_field_index(field.name)
+            if at < 0 or theirs.field(at).type != field.type:
+                raise SchemaMismatch(
+                    f"the table at {dataset.uri} exists and has other columns than this data: "
+                    f"{field.name!r} is {field.type} in the data and "
+                    f"{'not there' if at < 0 else theirs.field(at).type} in the table. The data has\n{ours}\n"
+                    f"the table has\n{theirs}"
+                )
+
+
+@dataclass(slots=True)
+class _Creation:
+    """One call of `create_table`."""
+
+    catalog: Catalog
+    id: Id
+    source: _Source
+    mode: str
+    properties: dict[str, str] | None
+    own: str | None = None
+    """The fresh directory that we made, while no row names it."""
+
+    def run(self) -> tuple[Found, LanceDataset]:
+        try:
+            made = self._made()
+        except OutcomeUnknown:
+            raise  # a row may name our directory
+        except Exception:
+            self._remove_own()
+            raise
+        self._remove_own()
+        return made
+
+    def _made(self) -> tuple[Found, LanceDataset]:
+        for _ in range(MAX_LOOKS):
+            made = self._attempt(look(self.catalog))
+            if made is not None:
+                return made
+        raise CatalogThrottled(
+            f"table {object_id(self.id)!r} was created and dropped by others {MAX_LOOKS} times while it was "
+            "to be created; nothing was created, try again"
+        )
+
+    def _remove_own(self) -> None:
+        """Remove the directory that nobody but us knows: whoever lost leaves nothing behind."""
+        if self.own is not None:
+            with suppress(StoreError):  # the answer that is on its way matters more; it is found by its age
+                self.catalog.store.delete_tree(self.own)
+            self.own = None
+
+    def _attempt(self, seen: Look) -> tuple[Found, LanceDataset] | None:
+        """What follows from one look; None when another one is needed."""
+        catalog, id, register = self.catalog, self.id, seen.register
+        found = find_or_none(catalog, register, id)
+        if found is not None:
+            found = with_declared(catalog, found)
+            return self._fill(seen, found) if found.declared_only else self._on_existing(seen, found)
+        check_parents(register.rows, id)
+        row = register.rows.find(object_id(id))
+        if row is not None and row.object_type != TABLE:
+            raise taken(row)
+        check_new_id(id, "a table")
+        if catalog.settings.mode is Mode.MANIFEST or len(id) > 1:
+            return self._in_fresh_directory(seen)
+        return self._by_name(seen)
+
+    # -- a table that is there -------------------------------------------------------------------
+
+    def _on_existing(self, seen: Look, found: Found) -> tuple[Found, LanceDataset] | None:
+        if self.mode == "create":
+            raise TableAlreadyExists(
+                f"table {object_id(self.id)!r} exists already in {self.catalog.store.uri}: open it, or "
+                "create it with exist_ok or overwrite"
+            )
+        store = table_store(self.catalog, found)
+        if self.mode == "exist_ok":
+            dataset = _opened(self.catalog, store)
+            if dataset is None:
+                return None
+            self.source.check_fits(dataset)
+            return found, dataset
+        dataset = self.source.write(self.catalog, store, "overwrite")
+        if found.row is None and self.catalog.settings.mode is not Mode.V1:
+            return self._with_row(seen, dataset, store)
+        if found.row is not None:
+            found = self._with_properties(seen, found, found.row)
+        return found, dataset
+
+    def _with_properties(self, seen: Look, found: Found, row: Row) -> Found:
+        """The row of an overwritten table with the properties of this call."""
+        text = properties_text(self.properties)
+        if row.metadata == text:
+            return found
+
+        def put(draft: Draft) -> Row | None:
+            now = draft.rows.find(row.object_id)
+            if now is None or now.location != row.location:
+                return None  # dropped or replaced since: that came after this overwrite
+            draft.put(replace(now, metadata=text))
+            return now
+
+        _after_the_fact(seen, put, f"table {row.object_id!r} was overwritten")
+        return replace(found, row=replace(row, metadata=text))
+
+    def _fill(self, seen: Look, found: Found) -> tuple[Found, LanceDataset] | None:
+        """Version 1 of a declared table."""
+        if self.properties and found.row is not None:
+            raise InvalidInput(
+                f"create_table cannot set properties for already declared table {self.id[-1]!r}: it has "
+                "those that it was declared with"
+            )
+        mode = "overwrite" if self.mode == "overwrite" else "create"
+        store = table_store(self.catalog, found)
+        try:
+            dataset = self.source.write(self.catalog, store, mode)
+        except TableAlreadyExists:
+            return None
+        if found.row is None and self.catalog.settings.mode is not Mode.V1:
+            return self._with_row(seen, dataset, store)
+        return replace(found, declared_only=False), dataset
+
+    # -- a new directory -------------------------------------------------------------------------
+
+    def _in_fresh_directory(self, seen: Look) -> tuple[Found, LanceDataset] | None:
+        catalog, id, source = self.catalog, self.id, self.source
+        if self.own is None or source.copy is None:
+            self.own = hashed_location(id)
+            source.copy = source.write(catalog, catalog.store.at(self.own), "create")
+        row = Row(object_id(id), TABLE, self.own, properties_text(self.properties))
+
+        def claim(draft: Draft) -> bool:
+            check_parents(draft.rows, id)
+            if draft.rows.find(row.object_id) is not None:
+                return False
+            draft.put(row)
+            return True
+
+        location = self.own
+        try:
+            won = seen.mutate(claim)
+        except TiltyardError:
+            raise
+        except BaseException:
+            self.own = None  # interrupted: nobody knows whether the row is there
+            raise
+        if not won:
+            return None  # the next look says what stands there; the data is kept for a declared table
+        self.own = None
+        found = Found(id, location, location_uri(catalog.store.uri, location), row, False)
+        return found, source.copy
+
+    # -- `<name>.lance` --------------------------------------------------------------------------
+
+    def _by_name(self, seen: Look) -> tuple[Found, LanceDataset] | None:
+        catalog = self.catalog
+        location = root_location(self.id[0])
+        store = catalog.store.at(location)
+        hidden = store.exists(DEREGISTERED)
+        if self.mode != "overwrite" and has_versions(store, ""):
+            if hidden:
+                raise TableAlreadyExists(
+                    f"{catalog.store.uri}/{location} holds the files of table {self.id[0]!r}, which was "
+                    f"deregistered: register it again (location {location!r}), or create it with overwrite"
+                )
+            return None  # it came since we looked
+        mode = "overwrite" if self.mode == "overwrite" else "create"
+        try:
+            dataset = self.source.write(catalog, store, mode)
+        except TableAlreadyExists:
+            return None
+        if catalog.settings.mode is Mode.V1:
+            made = Found(self.id, location, location_uri(catalog.store.uri, location), None, False), dataset
+        else:
+            made = self._with_row(seen, dataset, store)
+        if hidden:
+            try:
+                remove_marker(store, DEREGISTERED)
+            except StoreError as error:
+                raise OutcomeUnknown(
+                    f"table {self.id[0]!r} was created, but the marker {location}/{DEREGISTERED} that hides "
+                    f"it could not be removed ({error}): create it again with exist_ok"
+                ) from error
+        return made
+
+    def _with_row(self, seen: Look, dataset: LanceDataset, store: Store) -> tuple[Found, LanceDataset]:
+        """Make sure that a root table, which stands, has a row."""
+        catalog, id, name = self.catalog, self.id, self.id[0]
+        location = root_location(name)
+        row = Row(name, TABLE, location, properties_text(self.properties))
+        found: Row | None = row
+        for _ in range(MAX_LOOKS):
+            if not has_versions(catalog.store, location):
+                found = row
+                break  # it was dropped or renamed since, and whoever did that keeps its entry
+            answer = _after_the_fact(seen, partial(_ensure_row, seen, row), f"table {name!r} was created")
+            found = answer if isinstance(answer, Row) else None
+            if answer is not Ensured.LEFT:
+                break
+            seen = look(catalog)
+        if found is None:
+            return self._give_way(dataset, store)
+        return Found(id, location, location_uri(catalog.store.uri, location), found, False), dataset
+
+    def _give_way(self, dataset: LanceDataset, store: Store) -> tuple[Found, LanceDataset]:
+        """The name went to a namespace, or to a table at another place, between our look and our version."""
+        from tiltyard.table.versions import list_versions
+        from tiltyard.table.write import remove_files
+
+        held = dataset._held
+        if held.version == 1 and [each.version for each in list_versions(store)] == [1]:
+            store.delete(held.location.path)
+            store.sync_dir("_versions")
+            remove_files(store, list(held.fragments))
+        raise TableAlreadyExists(
+            f"{object_id(self.id)!r} was taken in the catalog {self.catalog.store.uri} while this table was "
+            "being created: choose another name"
+        )
+
+
+def _opened(catalog: Catalog, store: Store) -> LanceDataset | None:
+    from tiltyard.dataset import LanceDataset
+
+    try:
+        return LanceDataset(store, session=catalog.session)
+    except TableNotFound:
+        return None
+
+
+class Ensured(Enum):
+    """What became of a row that was to be put for a directory, if it was not put."""
+
+    TAKEN = "something else has the id"
+    LEFT = "the directory left its name since it was looked at"
+
+
+def _ensure_row(seen: Look, row: Row, draft: Draft) -> Row | Ensured:
+    """The row of a root table that stands in `<name>.lance`."""
+    name, location = row.object_id, str(row.location)
+    now = draft.rows.find(name)
+    if now is None:
+        if seen.has_left(draft, (name,), location):
+            return Ensured.LEFT
+        draft.put(row)
+        return row
+    if now.object_type != TABLE or now.location != location:
+        return Ensured.TAKEN
+    if row.metadata is not None and now.metadata != row.metadata:
+        now = replace(now, metadata=row.metadata)
+        draft.put(now)
+    return now
+
+
+def _after_the_fact(seen: Look, mutation: Callable[[Draft], T], what: str) -> T:
+    """A change of the register after the table itself stands: its failure leaves a table."""
+    try:
+        return seen.mutate(mutation)
+    except OutcomeUnknown:
+        raise
+    except TiltyardError as error:
+        raise OutcomeUnknown(
+            f"{what}, but the register could not be brought up to date ({error}). The table is there; create "
+            "it again with exist_ok to finish"
+        ) from error

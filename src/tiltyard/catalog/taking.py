@@ -1,0 +1,73 @@
+"""Taking an id in the register: what everything that gives a name to something checks, on each retry anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from tiltyard.catalog import moves
+from tiltyard.catalog.names import Id, object_id, shown
+from tiltyard.catalog.register import absent, check_writer
+from tiltyard.catalog.rows import NAMESPACE, Row, damaged_twice
+from tiltyard.errors import NamespaceNotFound, TableAlreadyExists
+
+if TYPE_CHECKING:
+    from tiltyard.catalog.catalog import Catalog
+    from tiltyard.catalog.register import Register
+    from tiltyard.catalog.round import Draft
+
+    class HasRows(Protocol):
+        """Rows of a version, or of a draft."""
+
+        def all(self, object_id: str) -> Sequence[Row]: ...
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A catalog as a change found it, with moves that were begun carried out."""
+
+    catalog: Catalog
+    register: Register
+
+    def mutate(self, mutation: Callable[[Draft], T]) -> T:
+        """Carry out a change."""
+        return self.catalog.mutate(mutation)
+
+    def has_left(self, draft: Draft, id: Id, location: str) -> bool:
+        """Whether a table, or its directory, was dropped, renamed or moved since this look."""
+        return moves.left_since(self.register, draft.metadata, object_id(id), location)
+
+
+def look(catalog: Catalog) -> Look:
+    """The newest version of the register, of which changes may be made.
+
+    Raises CatalogDamaged and UnsupportedFeature where no change will be possible: before anything is written.
+    """
+    if not catalog.settings.mode.has_register:
+        return Look(catalog, absent())
+    register = catalog.register()
+    if register.version:
+        check_writer(register.metadata, catalog.store.uri)
+        for twice, count in register.rows.duplicates().items():
+            raise damaged_twice(twice, count)
+    return Look(catalog, moves.roll_forward(catalog, register))
+
+
+def check_parents(rows: HasRows, id: Id) -> None:
+    """Raise NamespaceNotFound unless every namespace above an id exists."""
+    for depth in range(1, len(id)):
+        above = object_id(id[:depth])
+        if not any(row.object_type == NAMESPACE for row in rows.all(above)):
+            raise NamespaceNotFound(
+                f"parent namespace {above!r} of {shown(id)} does not exist; create it first"
+            )
+
+
+def taken(row: Row) -> TableAlreadyExists:
+    """The error for an id that a table was to get, and that something has."""
+    what = "a namespace" if row.object_type == NAMESPACE else f"a {row.object_type}"
+    return TableAlreadyExists(f"{row.object_id!r} exists already: {what} has this id")
