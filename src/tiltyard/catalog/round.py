@@ -341,6 +341,8 @@ class _Round:
         draft, twice = Draft(register), register.rows.duplicates()
         if not twice:
             moves.take_back(draft, rolled)
+            if draft.steps:
+                self.first_change = 0
         for change in self.changes:
             before = draft.steps
             try:
