@@ -109,7 +109,8 @@ class Rewrite:
             return ()
         path = names.data_path(names.new_data_file_name())
         version = FileVersion.parse(data_format.version)
-        with FileWriter(self.store, path, schema, version=version) as writer:
+        # Uncompressed: the file is read a few times before the next version, and a rewrite should be quick.
+        with FileWriter(self.store, path, schema, version=version, compression="none") as writer:
             writer.write(rows.batch)
             return (Fragment(0, (writer.close(),), len(rows)),)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -98,7 +98,9 @@ class FileWriter:
         *,
         version: FileVersion = FileVersion.V2_2,
         limits: WriteLimits | None = None,
+        compression: str | None = None,
     ) -> None:
+        """`compression`: that of columns whose metadata asks for none: as in that metadata, or automatic."""
         check_version(version)
         check_schema(schema, version)
         self.path = path
@@ -107,7 +109,7 @@ class FileWriter:
         self.rows = 0
         self._store = store
         self._limits = limits or WriteLimits()
-        self._tops = [_top(each) for each in schema.fields]
+        self._tops = [_top(each, compression) for each in schema.fields]
         self._columns = [leaf for top in self._tops for leaf in top.leaves]
         self._out: ObjectWriter | None = None
         self._position = 0
@@ -268,8 +270,17 @@ class FileWriter:
         self._gathered, self._gathered_bytes = [], 0
 
 
-def _top(top: Field) -> _Top:
-    return _Top(top, [_Column(options_of(leaf, top, leaf.name), _room(leaf)) for leaf in top.leaves()])
+def _top(top: Field, compression: str | None) -> _Top:
+    return _Top(top, [_Column(_options(leaf, top, compression), _room(leaf)) for leaf in top.leaves()])
+
+
+def _options(leaf: Field, top: Field, compression: str | None) -> Options:
+    asked = options_of(leaf, top, leaf.name)
+    return (
+        asked
+        if compression is None or asked.compression is not None
+        else replace(asked, compression=compression)
+    )
 
 
 def _room(leaf: Field) -> IndexRoom | None:
