@@ -11,9 +11,9 @@ A root table is `<name>.lance`, where every program finds it by its name:
 1. look, as above
 2. version 1 in `<name>.lance`                                **the decision**: the peer does the same
 3. make sure that there is a row                              without it the directory is a table all the same
-4. remove the deregistered marker that stood there before 2
+                                                              (and a deregistered marker of before 2 goes)
 
-Invariants, and the their tests (tests/catalog/test_tables_create.py, tests/cases/test_n_catalog.py):
+Invariants, and their tests (tests/catalog/test_tables_create.py, tests/cases/test_n_catalog.py):
 1. Of all creators exactly one is told that it created the table; the others get TableAlreadyExists (or, with
    `exist_ok`, the winner's table), and NamespaceNotFound where a parent is missing at the decision.
 2. A creator that definitely lost or failed removes its own fresh directory, or the files that it named;
@@ -34,11 +34,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tiltyard.catalog.found import (
     Found,
+    directory_table,
     find_or_none,
     has_versions,
     table_store,
     with_declared,
 )
+from tiltyard.catalog.hiding import Hidden, hidden
 from tiltyard.catalog.markers import DEREGISTERED, remove_marker
 from tiltyard.catalog.names import Id, check_new_id, hashed_location, location_uri, object_id, root_location
 from tiltyard.catalog.rows import TABLE, Row, properties_text
@@ -322,9 +324,9 @@ class _Creation:
         catalog = self.catalog
         location = root_location(self.id[0])
         store = catalog.store.at(location)
-        hidden = store.exists(DEREGISTERED)
+        marker = hidden(catalog, location, self.id[0])
         if self.mode != "overwrite" and has_versions(store, ""):
-            if hidden:
+            if marker.is_there:
                 raise TableAlreadyExists(
                     f"{catalog.store.uri}/{location} holds the files of table {self.id[0]!r}, which was "
                     f"deregistered: register it again (location {location!r}), or create it with overwrite"
@@ -335,37 +337,45 @@ class _Creation:
             dataset = self.source.write(catalog, store, mode)
         except TableAlreadyExists:
             return None
-        if catalog.settings.mode is Mode.V1:
-            made = Found(self.id, location, location_uri(catalog.store.uri, location), None, False), dataset
+        if catalog.settings.mode is not Mode.V1:
+            made = self._with_row(seen, dataset, store, marker)
         else:
-            made = self._with_row(seen, dataset, store)
-        if hidden:
+            made = Found(self.id, location, location_uri(catalog.store.uri, location), None, False), dataset
+        if marker.is_others or (marker.is_there and catalog.settings.mode is Mode.V1):
             try:
                 remove_marker(store, DEREGISTERED)
             except StoreError as error:
                 raise OutcomeUnknown(
                     f"table {self.id[0]!r} was created, but the marker {location}/{DEREGISTERED} that hides "
-                    f"it could not be removed ({error}): create it again with exist_ok"
+                    f"it could not be removed ({error}): remove it by hand"
                 ) from error
         return made
 
-    def _with_row(self, seen: Look, dataset: LanceDataset, store: Store) -> tuple[Found, LanceDataset]:
+    def _with_row(
+        self, seen: Look, dataset: LanceDataset, store: Store, marker: Hidden | None = None
+    ) -> tuple[Found, LanceDataset]:
         """Make sure that a root table, which stands, has a row."""
         catalog, id, name = self.catalog, self.id, self.id[0]
         location = root_location(name)
         row = Row(name, TABLE, location, properties_text(self.properties))
         found: Row | None = row
+        stands = has_versions(catalog.store, location)
         for _ in range(MAX_LOOKS):
-            if not has_versions(catalog.store, location):
+            if not stands:
                 found = row
-                break  # it was dropped or renamed since, and whoever did that keeps its entry
-            answer = _after_the_fact(seen, partial(_ensure_row, seen, row), f"table {name!r} was created")
+                break  # dropped, renamed or deregistered since: whoever did that knows of its entry
+            answer = _after_the_fact(
+                seen, partial(_ensure_row, seen, row, marker), f"table {name!r} was created"
+            )
             found = answer if isinstance(answer, Row) else None
             if answer is not Ensured.LEFT:
                 break
             seen = look(catalog)
+            stands = directory_table(catalog, seen.register, id) is not None
         if found is None:
             return self._give_way(dataset, store)
+        if marker is not None:
+            marker.follow()
         return Found(id, location, location_uri(catalog.store.uri, location), found, False), dataset
 
     def _give_way(self, dataset: LanceDataset, store: Store) -> tuple[Found, LanceDataset]:
@@ -400,7 +410,7 @@ class Ensured(Enum):
     LEFT = "the directory left its name since it was looked at"
 
 
-def _ensure_row(seen: Look, row: Row, draft: Draft) -> Row | Ensured:
+def _ensure_row(seen: Look, row: Row, marker: Hidden | None, draft: Draft) -> Row | Ensured:
     """The row of a root table that stands in `<name>.lance`."""
     name, location = row.object_id, str(row.location)
     now = draft.rows.find(name)
@@ -408,6 +418,8 @@ def _ensure_row(seen: Look, row: Row, draft: Draft) -> Row | Ensured:
         if seen.has_left(draft, (name,), location):
             return Ensured.LEFT
         draft.put(row)
+        if marker is not None:
+            marker.in_rewrite(draft)
         return row
     if now.object_type != TABLE or now.location != location:
         return Ensured.TAKEN

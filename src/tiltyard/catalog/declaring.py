@@ -1,13 +1,9 @@
 """Declaring, registering and deregistering tables: what changes in the catalog without any data.
 
-Where a row decides (tables of namespaces, and all while directories are not listed), one round of the
-register does it, and whoever loses has made nothing. A root table that is found by its name is decided by its
-marker files, which every program creates with put-if-absent:
-
-- *declare*: who creates `.lance-reserved` in a directory without versions.
-- *deregister*: who creates `.lance-deregistered`; then the row goes. Until the marker stands the table is
-  there, from then on it is not, for us and for the official readers of the default mode.
-- *register*: the marker goes first, then the row is put, which decides among those who register.
+Where there is a register one round of it does it, and whoever loses has made nothing. The exception is a root
+table that is found by its name: who creates `.lance-reserved` in a directory without versions has declared
+it, as with every other program, and its row follows. Marker files that hide or show a directory to others
+follow the rewrite (`hiding`). In a catalog without a register the markers decide.
 
 Invariants, and the tests that check them (tests/catalog/test_tables_declare.py):
 1. Of all that declare one name at most one succeeds, and none while there is a table.
@@ -22,18 +18,19 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from tiltyard import runtime
+from tiltyard.catalog import moves
 from tiltyard.catalog.creating import checked_properties
 from tiltyard.catalog.found import (
     Found,
-    directory_table,
     find_or_none,
     find_table,
     has_versions,
     is_directory,
     no_table,
-    register_of,
     table_row,
 )
+from tiltyard.catalog.hiding import carry_out, hidden, hide
 from tiltyard.catalog.markers import DEREGISTERED, RESERVED, put_marker, remove_marker
 from tiltyard.catalog.names import (
     Id,
@@ -49,7 +46,6 @@ from tiltyard.catalog.rows import TABLE, Row, properties_text
 from tiltyard.catalog.settings import Mode
 from tiltyard.catalog.taking import Look, check_parents, look, taken
 from tiltyard.errors import (
-    CommitConflict,
     InvalidInput,
     OutcomeUnknown,
     StoreError,
@@ -62,6 +58,7 @@ from tiltyard.errors import (
 
 if TYPE_CHECKING:
     from tiltyard.catalog.catalog import Catalog
+    from tiltyard.catalog.register import Register
     from tiltyard.catalog.round import Draft
     from tiltyard.store import Store
 
@@ -140,37 +137,41 @@ def check_location(catalog: Catalog, id: Id, given: str | None, place: str) -> N
 
 
 def _declare_by_name(seen: Look, row: Row) -> None:
-    catalog = seen.catalog
-    store = catalog.store.at(str(row.location))
-    name = row.object_id
-    hidden = store.exists(DEREGISTERED)
+    catalog, name, location = seen.catalog, row.object_id, str(row.location)
+    store = catalog.store.at(location)
+    marker = hidden(catalog, location, name)
     if has_versions(store, ""):
-        raise files_in_the_way(catalog, row) if hidden else _exists(catalog, (name,))
+        raise files_in_the_way(catalog, row) if marker.is_there else _exists(catalog, (name,))
     won = put_marker(store, RESERVED)
-    if not won and not hidden:
+    if not won and not marker.is_there:
         raise _exists(catalog, (name,))
     if has_versions(store, ""):  # a creator was first
         if won:
             _take_back(store, RESERVED)
         raise _exists(catalog, (name,))
-    if catalog.settings.mode is not Mode.V1:
-        try:
-            seen.mutate(lambda draft: _declare_row(draft, row, hidden=hidden, won=won))
-        except OutcomeUnknown:
-            raise
-        except TiltyardError:
-            if won:
-                _take_back(store, RESERVED)
-            raise
-    if hidden and not remove_marker(store, DEREGISTERED) and catalog.settings.mode is Mode.V1:
-        raise _exists(catalog, (name,))  # in a catalog without rows, whoever takes the marker away has won
+    if catalog.settings.mode is Mode.V1:
+        if marker.is_there and not remove_marker(store, DEREGISTERED):
+            raise _exists(catalog, (name,))  # whoever took the marker away has won
+        return
 
+    def put(draft: Draft) -> None:
+        now = draft.rows.find(name)
+        if now is not None and (now != stale or not won):
+            raise taken(now)
+        draft.put(row)
+        marker.in_rewrite(draft)
 
-def _declare_row(draft: Draft, row: Row, *, hidden: bool, won: bool) -> None:
-    now = draft.rows.find(row.object_id)
-    if now is not None and not (hidden and won and now.object_type == TABLE and now.location == row.location):
-        raise taken(now)
-    draft.put(row)
+    stale = seen.register.rows.find(name)
+    try:
+        seen.mutate(put)
+    except OutcomeUnknown:
+        raise
+    except TiltyardError:
+        if won:
+            _take_back(store, RESERVED)
+        raise
+    marker.follow()
+    marker.remove_others()
 
 
 def _take_back(store: Store, marker: str) -> None:
@@ -219,24 +220,32 @@ def register_table(
     if found is None:
         check_new_id(id, "a table")
     new = Row(object_id(id), TABLE, place, text)
-    shows = found is None and len(id) == 1 and _show_again(seen, id, place)
+    marker = hidden(catalog, root_location(id[0]), new.object_id) if found is None and len(id) == 1 else None
+    own = marker is not None and place == marker.location
+    stale = None
+    if marker is not None and marker.is_others and (own or row_at_own(register, id)):
+        # Readers of the default mode must see it again; whoever takes the marker away may replace the row.
+        stale = table_row(register, id) if marker.remove_others() else None
 
     def put(draft: Draft) -> None:
         now = draft.rows.find(new.object_id)
-        if overwrite and now is not None and now.object_type == TABLE:
-            draft.put(new)
-        else:
+        if now is None or not (overwrite or now == stale) or now.object_type != TABLE:
             put_new(draft, id, new)
+        else:
+            draft.put(new)
+        if marker is not None and own:
+            marker.in_rewrite(draft)
 
-    try:
-        seen.mutate(put)
-    except (CommitConflict, StoreError) as error:
-        if not shows:
-            raise
-        raise OutcomeUnknown(
-            f"table {object_id(id)!r} is visible again, but its row could not be written ({error})"
-        ) from error
+    seen.mutate(put)
+    if marker is not None and own:
+        marker.follow()
     return Found(id, place, location_uri(catalog.store.uri, place), new, None)
+
+
+def row_at_own(register: Register, id: Id) -> bool:
+    """Whether a root table has a row that names the directory of its name."""
+    row = table_row(register, id)
+    return row is not None and row.location == root_location(id[0])
 
 
 def checked_location(location: Any) -> str:
@@ -267,85 +276,52 @@ def _overwrites(mode: Any) -> bool:
     return word == "overwrite"
 
 
-def _show_again(seen: Look, id: Id, place: str) -> bool:
-    """Let the directory of a name be seen, which was deregistered; whether it had been hidden."""
-    catalog, register, own = seen.catalog, seen.register, root_location(id[0])
-    store = catalog.store.at(own)
-    hidden = store.exists(DEREGISTERED)
-    stale = table_row(register, id)
-    if hidden and stale is not None:  # whoever deregistered it has not come to removing the row
-
-        def remove(draft: Draft) -> None:
-            if draft.register.version != register.version:
-                raise _exists(catalog, id)  # others are at it, and one of them registers
-            draft.remove(stale.object_id)
-
-        seen.mutate(remove)
-    return hidden and place == own and remove_marker(store, DEREGISTERED)
-
-
 # -- deregister ----------------------------------------------------------------------------------
 
 
 def deregister_table(catalog: Catalog, id: Id) -> Found:
-    """Take a table out of the catalog and leave its files. Raises TableNotFound."""
+    """Take a table out of the catalog and leave its files. Raises TableNotFound, CatalogThrottled,
+    OutcomeUnknown.
+    """
     seen = look(catalog)
     register = seen.register
     found = find_or_none(catalog, register, id)
     if found is None:
         raise no_table(catalog, register, id)
-    by_name = is_by_name(catalog, id)
-    store = catalog.store.at(found.location)  # the marker goes where this leads, wherever that is moved
-    if not by_name or found.location != root_location(id[0]) or not is_directory(store, ""):
-        seen.mutate(lambda draft: _remove_row(draft, found))
-        if len(id) == 1:
-            _hide_own(catalog, id)
-        return found
-    won = put_marker(store, DEREGISTERED)
-    if not won and (found.row is None or catalog.settings.mode is not Mode.MIGRATION):
-        raise TableNotFound(f"Table is already deregistered: {id[-1]}")
     if catalog.settings.mode is Mode.V1:
+        if not put_marker(catalog.store.at(found.location), DEREGISTERED):
+            raise TableNotFound(f"Table is already deregistered: {id[-1]}")
         return found
-    try:
-        kept = seen.mutate(lambda draft: _remove_hidden(draft, seen, found))
-    except OutcomeUnknown:
-        raise
-    except TiltyardError as error:
-        raise OutcomeUnknown(
-            f"table {object_id(id)!r} is deregistered for readers of the default mode, but its row could not "
-            f"be removed ({error}); register it again, or deregister it once more"
-        ) from error
-    if not kept:
-        if won:
-            _take_back(store, DEREGISTERED)
-        raise no_table(catalog, register_of(catalog), id)
+    asked_at = runtime.monotonic()
+    move = _hiding(catalog, id, found)
+
+    def remove(draft: Draft) -> None:
+        now = draft.rows.find(object_id(id))
+        if now is not None and now.object_type == TABLE and _is_same(now, found):
+            draft.remove(now.object_id)
+        elif now is not None or found.row is not None or seen.has_left(draft, id, found.location):
+            raise TableNotFound(f"no table {shown(id)}: it was dropped, renamed or deregistered meanwhile")
+        if move is not None:
+            moves.add(draft.metadata, move)
+
+    seen.mutate(remove)
+    if move is not None:
+        carry_out(catalog, move, asked_at)
     return found
 
 
-def _remove_row(draft: Draft, found: Found) -> None:
-    now = draft.rows.find(object_id(found.id))
-    if now is None or now.object_type != TABLE:
-        raise TableNotFound(f"no table {shown(found.id)}: it was dropped or deregistered meanwhile")
-    draft.remove(now.object_id)
+def _is_same(now: Row, found: Found) -> bool:
+    return now.location == (found.location if found.row is None else found.row.location)
 
 
-def _remove_hidden(draft: Draft, seen: Look, found: Found) -> bool:
-    """Remove the row of a table that the marker hides; whether it was still there to be deregistered."""
-    name = object_id(found.id)
-    now = draft.rows.find(name)
-    if now is not None and now.object_type == TABLE and now.location == found.location:
-        draft.remove(name)
-        return True
-    return found.row is None and not seen.has_left(draft, found.id, found.location)
-
-
-def _hide_own(catalog: Catalog, id: Id) -> None:
-    """A root table of another place is gone; the directory of its name must not show up instead."""
-    register = catalog.register()
-    left = directory_table(catalog, register, id) if table_row(register, id) is None else None
-    if left is not None:
-        with suppress(StoreError):
-            put_marker(catalog.store.at(left.location), DEREGISTERED)
+def _hiding(catalog: Catalog, id: Id, found: Found) -> moves.Move | None:
+    """What hides the directory of a root table's name from those who read the root by names."""
+    if len(id) > 1:
+        return None
+    own = root_location(id[0])
+    if found.location != own and not is_directory(catalog.store, own):
+        return None
+    return hide(own, object_id(id))
 
 
 def table_exists(catalog: Catalog, id: Id, *, version: int | None = None) -> bool:

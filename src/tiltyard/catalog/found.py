@@ -3,8 +3,8 @@
 Listing, describing, opening, creating and dropping all ask here, so that they agree. A *row* of the register
 is a table. Where the root is also read by names (all modes but manifest-only), `<name>.lance` without a row
 is one if it holds a version or a reserved marker; a file, an empty directory or the remains of something is
-none. The deregistered marker hides a directory that is found by its name, in the default mode also where a
-row names it, as the official readers do.
+none. The deregistered marker hides a directory that is found by its name; in the default mode also one that a
+row names, as the official readers do, unless the marker is one of ours, which decide nothing beside a row.
 
 1. Whatever `root_names` gives and `find_or_none` finds is listed, described and opened under that name, and
    nothing else is. Tests: tests/catalog/test_found.py, tests/cases/test_n_catalog.py.
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tiltyard.catalog import moves
-from tiltyard.catalog.markers import DEREGISTERED, RESERVED
+from tiltyard.catalog.markers import DEREGISTERED, RESERVED, nonce_of, read_marker
 from tiltyard.catalog.names import SUFFIX, location_uri, object_id, resolve, root_location
 from tiltyard.catalog.register import absent
 from tiltyard.catalog.rows import TABLE
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 FIRST_VERSION = manifest_path(1)
 """Mostly still there: one look says that a directory holds versions."""
 
-_KEPT = "!$&'()+,-./:;=@_ "
+KEPT_CHARACTERS = "!$&'()+,-./:;=@_ "
 """What the official programs write into paths as it is, beside letters and digits; they look for the rest
 under its percent-encoded form."""
 
@@ -100,7 +100,11 @@ def find_or_none(catalog: Catalog, register: Register, id: Id) -> Found | None:
         if mode is Mode.MIGRATION and register.rows.by_location(root_location(id[0])):
             return None  # there under the name that its row has
         return directory_table(catalog, register, id)
-    if mode is Mode.MIXED and row.location == root_location(id[0]) and _is_hidden(catalog, row.location):
+    if (
+        mode is Mode.MIXED
+        and row.location == root_location(id[0])
+        and is_hidden_by_others(catalog, row.location)
+    ):
         return None
     return _found(catalog, register, id, row)
 
@@ -124,7 +128,7 @@ def _where(catalog: Catalog, register: Register, row: Row) -> str:
             "`tiltyard catalog check` shows all such rows"
         )
     places = [resolve(each) for each in moves.places(register, row)]
-    encoded = quote(places[0], safe=_KEPT)
+    encoded = quote(places[0], safe=KEPT_CHARACTERS)
     if encoded != places[0]:
         places.append(encoded)
     if len(places) > 1:
@@ -145,7 +149,7 @@ def directory_table(catalog: Catalog, register: Register, id: Id) -> Found | Non
         return None
     location = root_location(id[0])
     store = catalog.store
-    if moves.leaving(store, register, location) or _is_hidden(catalog, location):
+    if moves.leaving(store, register, location) or store.exists(f"{location}/{DEREGISTERED}"):
         return None
     if has_versions(store, location):
         declared = False
@@ -156,8 +160,13 @@ def directory_table(catalog: Catalog, register: Register, id: Id) -> Found | Non
     return Found(id, location, location_uri(store.uri, location), None, declared)
 
 
-def _is_hidden(catalog: Catalog, location: str) -> bool:
-    return catalog.store.exists(f"{location}/{DEREGISTERED}")
+def is_hidden_by_others(catalog: Catalog, location: str) -> bool:
+    """Whether another program's marker hides a directory that a row names."""
+    store = catalog.store
+    if not store.exists(f"{location}/{DEREGISTERED}"):
+        return False
+    content = read_marker(store.at(location), DEREGISTERED)
+    return content is not None and nonce_of(content) is None
 
 
 def has_versions(store: Store, location: str) -> bool:

@@ -2,7 +2,8 @@
 no version was written, `.lance-deregistered` hides the directory from everybody who reads the root by names.
 
 Both are made with put-if-absent and decide races where there is no row to decide them, so ours carry a nonce
-after the word that every writer puts there (decision D11); others test presence only.
+after the word that every writer puts there (decision D11); others test presence only. Where there is a
+register, a deregistered marker of ours only tells others what a rewrite has decided: for ours the row counts.
 
 1. Of all that create one marker while none stands, exactly one is told that it won, also where the store's
    answer was lost. Test: tests/catalog/test_markers.py.
@@ -70,6 +71,12 @@ def read_marker(table: Store, marker: str) -> bytes | None:
         return table.read(marker, 0, min(table.stat(marker).size, MAX_MARKER_BYTES)).to_pybytes()
     except (ObjectNotFound, CorruptFile):
         return None
+
+
+def nonce_of(content: bytes | None) -> str | None:
+    """The nonce in a marker's content; None for a marker of another program, or none."""
+    found = [] if content is None else content.split(b"\n")
+    return found[1].decode("ascii", "replace") if len(found) == 2 and found[0] == WORD else None
 
 
 def remove_marker(table: Store, marker: str) -> bool:
