@@ -74,7 +74,7 @@ class Catalog:
         """
         self._need_register()
         if not (repairing or in_batch) and self.store.list_names(BATCH_DIR):
-            from tiltyard.catalog.batch import finish_pending
+            from tiltyard.catalog.batch_walk import finish_pending
 
             finish_pending(self)
         answer: T = submit(Change(self._table, mutation, repairing))
