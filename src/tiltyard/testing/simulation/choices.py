@@ -41,17 +41,30 @@ class RandomChoices:
 
 
 class ReplayedChoices:
-    """Answers from a list, then zeros. An answer that a question does not have counts as its last one."""
+    """Answers from a list, then zeros. An answer that a question does not have counts as its last one, which
+    is what a search for simpler lists needs; `misfit` says so to whoever wanted a certain run.
+    """
 
     def __init__(self, answers: Sequence[int]) -> None:
         self._answers = answers
         self.taken: list[int] = []
+        self._wrong: str | None = None
 
     def choose(self, options: int, chance: float, *, forced: bool = False) -> int:
         at = len(self.taken)
-        answer = min(self._answers[at], options - 1) if at < len(self._answers) else 0
+        asked = self._answers[at] if at < len(self._answers) else 0
+        answer = min(max(asked, 0), options - 1)
+        if answer != asked and self._wrong is None:
+            self._wrong = f"choice {at} is {asked}, and its question has the answers 0 to {options - 1}"
         self.taken.append(answer)
         return answer
+
+    def misfit(self) -> str | None:
+        """After the run: why it cannot be the one of this list; None when it is."""
+        left = self._answers[len(self.taken) :]
+        if self._wrong is None and any(left):
+            return f"the run asked {len(self.taken)} questions, and there are {len(self._answers)} choices"
+        return self._wrong
 
 
 class EnumeratedChoices:

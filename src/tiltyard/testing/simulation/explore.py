@@ -1,6 +1,10 @@
 """Looking for a run that goes wrong: at random with many seeds, or through every schedule of a small one.
 
-A finding is its list of choices; shrinking makes it the simplest that still goes wrong.
+A finding is its list of choices; shrinking makes it the simplest that still goes wrong in the same way.
+
+S7  An actor that ends by an exception is a finding (`World.do`).
+S8  An exception of a scenario, or of its check, is a finding with seed and trace like any other.
+S9  A finding that was made simpler breaks the same invariant; another one met on the way is kept beside it.
 """
 
 from __future__ import annotations
@@ -12,21 +16,24 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Protocol
 
+from tiltyard.errors import InvalidInput
+from tiltyard.testing.faults import Crashed
 from tiltyard.testing.simulation.choices import (
     Choices,
     EnumeratedChoices,
     RandomChoices,
     ReplayedChoices,
 )
+from tiltyard.testing.simulation.findings import Finding, Run, again, trimmed
 from tiltyard.testing.simulation.guard import guarded
 from tiltyard.testing.simulation.scheduler import SimulationError
-from tiltyard.testing.simulation.world import Settings, World
+from tiltyard.testing.simulation.world import Settings, World, place
 
 MAX_SHRINKING_RUNS = 600
 """Runs spent on making a finding simpler."""
 
-TRACE_LINES = 120
-"""Lines of a trace that a report shows, from its end."""
+MAX_OTHERS = 3
+"""Findings of other kinds that are kept from shrinking one."""
 
 
 class Scenario(Protocol):
@@ -38,43 +45,6 @@ class Scenario(Protocol):
     def run(self, world: World) -> list[str]:
         """Set up, act, check; what is wrong."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run that is over."""
-
-    wrong: tuple[str, ...]
-    choices: tuple[int, ...]
-    trace: tuple[str, ...]
-    struck: Counter[str]
-    outcomes: Counter[str]
-    steps: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A run that went wrong, and how to see it again."""
-
-    scenario: str
-    seed: int
-    run: Run
-
-    def __str__(self) -> str:
-        events = ",".join(map(str, _trimmed(self.run.choices)))
-        lines = self.run.trace[-TRACE_LINES:]
-        cut = len(self.run.trace) - len(lines)
-        return "\n".join(
-            [
-                f"{self.scenario}, seed {self.seed}: {len(self.run.wrong)} found",
-                *(f"  {each}" for each in self.run.wrong),
-                f"trace ({cut} lines before it left out):" if cut else "trace:",
-                *(f"  {line}" for line in lines),
-                "to see it again:",
-                f"  python -m tiltyard.testing replay {self.scenario} --seed {self.seed} --choices {events}",
-            ]
-        )
 
 
 @dataclass(slots=True)
@@ -115,13 +85,19 @@ def _told(counts: Counter[str]) -> str:
 
 
 def run_once(scenario: Scenario, choices: Choices, seed: int) -> Run:
-    """One run. What goes wrong with the run itself is a finding like any other."""
+    """One run. What goes wrong with the run itself, its scenario or its check is a finding like any other."""
     world = World(choices, scenario.settings, seed)
+    wrong: list[str] = []
     with world.installed(), guarded(world.scheduler):
         try:
-            wrong = scenario.run(world)
+            wrong += scenario.run(world)
         except SimulationError as error:
-            wrong = [f"{type(error).__name__}: {error}"]
+            wrong.append(f"{type(error).__name__}: {error}")
+        except (Exception, Crashed) as error:
+            wrong.append(
+                f"S8 {type(error).__name__}: the scenario or its check raised it: {error}{place(error)}"
+            )
+    wrong += world.wrong
     trace = tuple(world.scheduler.trace)
     digest = hashlib.blake2b("\n".join(trace).encode(), digest_size=8).hexdigest()
     return Run(
@@ -143,7 +119,7 @@ def explore(
     shrinking_runs: int = MAX_SHRINKING_RUNS,
 ) -> Report:
     """Run with one seed after the other, until one goes wrong or the time is over. What goes wrong is made
-    simpler in at most `shrinking_runs` runs.
+    simpler in at most `shrinking_runs` runs. Raises `InvalidInput` where there is no seed.
     """
     report = Report(scenario.name)
     end = None if seconds is None else monotonic() + seconds
@@ -151,48 +127,74 @@ def explore(
         run = run_once(scenario, RandomChoices(seed), seed)
         report.add(run)
         if run.wrong:
-            report.finding = Finding(scenario.name, seed, shrunk(scenario, seed, run, shrinking_runs))
+            report.finding = finding(scenario, seed, run, shrinking_runs)
             return report
         if end is not None and monotonic() > end:
             return report
+    if not report.runs:
+        raise InvalidInput(f"no seed to run {scenario.name} with: nothing would be looked at")
     return report
 
 
 def replay(scenario: Scenario, seed: int, choices: Sequence[int]) -> Run:
-    """The run of these choices."""
-    return run_once(scenario, ReplayedChoices(choices), seed)
+    """The run of these choices. Raises `InvalidInput` if they are not those of a run of this scenario with
+    these settings and this seed, as the product is now.
+    """
+    bad = next((each for each in choices if not isinstance(each, int) or each < 0), None)
+    if bad is not None:
+        raise InvalidInput(f"choices of {scenario.name} hold {bad!r}; expected numbers of answers, from 0 on")
+    answers = ReplayedChoices(choices)
+    run = run_once(scenario, answers, seed)
+    misfit = answers.misfit()
+    if misfit is not None:
+        raise InvalidInput(
+            f"these choices are not those of a run of {scenario.name} with seed {seed}: {misfit}. Scenario, "
+            "settings and seed must be those of the finding; where the product has changed since, explore "
+            "its seed again"
+        )
+    return run
 
 
-def shrunk(scenario: Scenario, seed: int, found: Run, most: int = MAX_SHRINKING_RUNS) -> Run:
-    """The simplest run that still goes wrong: as few events, as early an end as can be."""
+def finding(scenario: Scenario, seed: int, run: Run, most: int = MAX_SHRINKING_RUNS) -> Finding:
+    """A run that went wrong, made simpler in at most `most` runs, with what brings it back."""
+    best, others = shrunk(scenario, seed, run, most)
+    told = tuple((each, again(scenario, seed, each.choices)) for each in others)
+    return Finding(scenario.name, seed, best, again(scenario, seed, best.choices), told)
+
+
+def shrunk(
+    scenario: Scenario, seed: int, found: Run, most: int = MAX_SHRINKING_RUNS
+) -> tuple[Run, tuple[Run, ...]]:
+    """The simplest run that still goes wrong as this one did first: as few events, as early an end as can be.
+    And runs that went wrong otherwise, the first of each kind.
+    """
     best = found
     left = most
+    others: list[Run] = []
+    seen = set(found.kinds)
 
     def attempt(choices: Sequence[int]) -> bool:
         nonlocal best, left
         left -= 1
-        run = replay(scenario, seed, choices)
-        if run.wrong:
+        run = run_once(scenario, ReplayedChoices(choices), seed)
+        if found.kinds[0] in run.kinds:
             best = run
-        return bool(run.wrong)
+            return True
+        if not seen.issuperset(run.kinds) and len(others) < MAX_OTHERS:
+            seen.update(run.kinds)
+            others.append(run)
+        return False
 
     improved = True
     while improved and left > 0:
         improved = False
-        for candidate in _simpler(_trimmed(best.choices)):
+        for candidate in _simpler(trimmed(best.choices)):
             if left <= 0:
                 break
             if attempt(candidate):
                 improved = True
                 break
-    return best
-
-
-def _trimmed(choices: Sequence[int]) -> tuple[int, ...]:
-    end = len(choices)
-    while end and not choices[end - 1]:
-        end -= 1
-    return tuple(choices[:end])
+    return best, tuple(others)
 
 
 def _simpler(choices: tuple[int, ...]) -> Iterator[list[int]]:
@@ -217,7 +219,11 @@ def exhaust(
     most: int | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Report:
-    """Every run with at most so many unforced events (preemptions and faults), up to `most` runs."""
+    """Every run with at most so many unforced events (preemptions and faults), up to `most` runs. Raises
+    `InvalidInput` for bounds that allow no run.
+    """
+    if events < 0 or (most is not None and most < 1):
+        raise InvalidInput(f"events is {events} and most is {most}; expected 0 or more, and 1 or more")
     report = Report(scenario.name)
     pending: list[tuple[tuple[int, ...], int]] = [((), 0)]
     while pending:
@@ -228,7 +234,7 @@ def exhaust(
         run = run_once(scenario, choices, seed)
         report.add(run)
         if run.wrong:
-            report.finding = Finding(scenario.name, seed, shrunk(scenario, seed, run))
+            report.finding = finding(scenario, seed, run)
             return report
         for at in range(len(start), len(choices.asked)):
             options, forced = choices.asked[at]

@@ -154,6 +154,7 @@ class SimulatedTask(Generic[T]):
         if not self._scheduler.wait(self.done, _ns(deadline)):
             raise TimeoutError(f"task {self._actor.name} had not finished at its deadline")
         if self._actor.error is not None:
+            self._actor.error_was_told = True
             raise self._actor.error
         result: T = self._actor.result
         return result

@@ -72,6 +72,8 @@ class Actor:
     done: bool = False
     result: Any = None
     error: BaseException | None = None
+    error_was_told: bool = False
+    """Whether somebody who joined it got the error."""
     leaf_locks: int = 0
 
     def waits(self, now_ns: int) -> bool:

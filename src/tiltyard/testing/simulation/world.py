@@ -7,24 +7,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from tiltyard.errors import InvalidInput, TiltyardError
 from tiltyard.session import Session
 from tiltyard.store import Store
 from tiltyard.store.local import LocalStore
 from tiltyard.store.memory import MemoryStore, Space
+from tiltyard.testing.faults import Crashed, Fault
 from tiltyard.testing.simulation.choices import Choices
 from tiltyard.testing.simulation.files import Files, Made
 from tiltyard.testing.simulation.objects import MadeObject, SimulatedObjects
 from tiltyard.testing.simulation.port import SimulatedPort
 from tiltyard.testing.simulation.runtime import SimulatedRuntime, installed
-from tiltyard.testing.simulation.scheduler import Actor, Process, Scheduler
+from tiltyard.testing.simulation.scheduler import Actor, Process, Scheduler, Stopped
 from tiltyard.testing.simulation.storm import CALM, Storm, Weather
 
 Medium = Literal["disk", "objects"]
 """A local disk under the real local store, or an object store."""
 
 ROOT = "/lake"
+
+PLACES = 4
+"""Lines of code that the report of an exception names."""
 
 
 class FileSystem(Enum):
@@ -55,9 +60,21 @@ class Settings:
     max_skew_ns: int = 0
     """How far wall clocks of processes may be off; the choices say which are."""
 
+    def __post_init__(self) -> None:
+        if self.medium not in get_args(Medium):
+            raise InvalidInput(f"medium is {self.medium!r}; expected one of {', '.join(get_args(Medium))}")
+        if not 0 <= self.switch_chance <= 1:
+            raise InvalidInput(f"switch_chance is {self.switch_chance}; expected a chance, from 0 to 1")
+        if self.max_skew_ns < 0:
+            raise InvalidInput(f"max_skew_ns is {self.max_skew_ns}; expected 0 or more nanoseconds")
+
 
 class World:
-    """A run. `do` runs actors to their end; the world lives on between."""
+    """A run. `do` runs actors to their end; the world lives on between.
+
+    `wrong` holds what the world itself saw go wrong: S7, an actor that ends by an exception which is not its
+    death and which nobody was told of.
+    """
 
     def __init__(self, choices: Choices, settings: Settings, seed: int = 0) -> None:
         self.settings = settings
@@ -68,6 +85,8 @@ class World:
         self.port = SimulatedPort(self.scheduler, self.files, self.storm, settings.file_system.value)
         self.runtime = SimulatedRuntime(self.scheduler, self.port, seed)
         self.outcomes: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        self.power_cuts = 0
         self._objects: list[MadeObject] = []
         with self.installed():
             self.space = Space("simulated")
@@ -119,7 +138,24 @@ class World:
         return Session()
 
     def do(self, actors: Mapping[str, Callable[[], Any]], *, calm: bool = False) -> list[Actor]:
-        """Run these functions at once until all have ended. `a/1` and `a/2` are threads of process `a`."""
+        """Run these functions at once until all have ended. `a/1` and `a/2` are threads of process `a`.
+
+        One that ends by an exception is a finding (`wrong`), unless it died, or met an error of ours in a run
+        in which something failed on purpose.
+        """
+        began = len(self.scheduler.actors)
+        made = self._done(actors, calm)
+        for actor in self.scheduler.actors[began:]:
+            error = actor.error
+            if error is None or actor.error_was_told or isinstance(error, Crashed | Stopped):
+                continue
+            if not (isinstance(error, TiltyardError) and self.storm.struck):
+                self.wrong.append(
+                    f"S7 {type(error).__name__}: {actor.name} ended by it: {error}{place(error)}"
+                )
+        return made
+
+    def _done(self, actors: Mapping[str, Callable[[], Any]], calm: bool) -> list[Actor]:
         self.storm.weather = CALM if calm else self.settings.weather
         processes: dict[str, Process] = {}
         made = []
@@ -138,14 +174,35 @@ class World:
 
     def calmly(self, name: str, run: Callable[[], Any]) -> Any:
         """What one function gives in fair weather; raises what it raises."""
-        (actor,) = self.do({name: run}, calm=True)
+        (actor,) = self._done({name: run}, calm=True)
         if actor.error is not None:
             raise actor.error
         return actor.result
 
+    def perhaps_cut_power(self, chance: float) -> None:
+        """Between runs of actors: a power cut, where the weather has those and the choices say so."""
+        if self.settings.weather.machine_crash and self.choices.choose(2, chance):
+            self.storm.struck[Fault.MACHINE_CRASH.value] += 1
+            self.scheduler.note(f"{Fault.MACHINE_CRASH.value}: nobody at work")
+            self._restart()
+
     def _restart(self) -> None:
         self.storm.machine_down = False
+        self.power_cuts += 1
         if self.settings.medium == "disk":
             for loss in self.files.lose_power(self.choices):
                 self.scheduler.note(f"lost: {loss}")
             self.port.restart()
+
+
+def place(error: BaseException) -> str:
+    """Where an exception was raised, innermost last, for a report: modules and lines outside of the
+    simulation.
+    """
+    places, trace = [], error.__traceback__
+    while trace is not None:
+        module = str(trace.tb_frame.f_globals.get("__name__", "?"))
+        if not module.startswith(__package__):
+            places.append(f"{module}:{trace.tb_lineno}")
+        trace = trace.tb_next
+    return f" (at {', '.join(places[-PLACES:])})" if places else ""
