@@ -21,6 +21,7 @@ NAMES = {
     "tiltyard.lance.dataset": "LanceDataset LanceOperation LanceScanner ScannerBuilder Transaction",
     "tiltyard.lance.fragment": "write_fragments FragmentMetadata DataFile DeletionFile LanceFragment",
     "tiltyard.lance.commit": "CommitConflictError",
+    "tiltyard.lance.namespace": "DirectoryNamespace DynamicContextProvider DescribeTableRequest",
     "tiltyard.lance.progress": "FragmentWriteProgress NoopFragmentWriteProgress",
     "tiltyard.lance.schema": "LanceSchema",
 }
@@ -103,6 +104,7 @@ def test_what_is_not_there_yet_is_named(owner: str, name: str, tmp_path: Path) -
         "Tags": ds.tags,
         "Branches": ds.branches,
         "tiltyard.lance": lance,
+        "tiltyard.lance.namespace": lance.namespace,
     }
     assert not hasattr(things[owner], name)
     with pytest.raises(UnsupportedFeature, match=f"{owner}.{name} is not supported"):

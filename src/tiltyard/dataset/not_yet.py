@@ -20,6 +20,7 @@ _BRANCHES = "making branches, clones and bases"
 _BLOBS = "blob columns"
 _WAL = "the memory WAL"
 _STORES = "object stores and their accounting"
+_REST = "the REST catalog"
 _QUERIES = "SQL queries, joins and sorts of whole tables"
 
 _DATASET = {
@@ -48,6 +49,7 @@ _BUILDER = {
     _QUERIES: "substrait_aggregate",
 }
 _BRANCH_LIST = {_BRANCHES: "replace_metadata"}
+_NAMESPACE = {_REST: "RestNamespace RestAdapter"}
 _MODULE = {
     _INDICES: "Index IndexFile bitmap indices",
     _SEARCH: "FtsToken query tokenize sampler torch",
@@ -57,7 +59,7 @@ _MODULE = {
         DedicatedBlobWriter PackedBlobWriter blob blob_array blob_field""",
     _WAL: """CompactedSsTable LsmPointLookupPlanner LsmScanner LsmVectorSearchPlanner ShardSnapshot
         ShardWriter ShardingField ShardingSpec evaluate_sharding_spec mem_wal""",
-    _STORES: "io namespace",
+    _STORES: "io",
     _QUERIES: "ExecutionPlan FFILanceTableProvider ScanStatistics",
     "logging and tracing": "log set_logger tracing otel simd_info",
 }
@@ -77,6 +79,7 @@ NOT_YET: Mapping[str, Mapping[str, str]] = {
     "Tags": {},
     "Branches": _by_name(_BRANCH_LIST),
     "tiltyard.lance": _by_name(_MODULE),
+    "tiltyard.lance.namespace": _by_name(_NAMESPACE),
 }
 """Owner and name of what is not there, to the feature that it belongs to."""
 

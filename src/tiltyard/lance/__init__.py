@@ -39,7 +39,7 @@ _offer_parts()
 
 dataset = _dataset_module.dataset  # as in the official package, the function hides the module of this name
 
-_LAZY = frozenset(("debug", "file", "lance", "optimize", "vector"))
+_LAZY = frozenset(("debug", "file", "lance", "namespace", "optimize", "vector"))
 """Modules that are loaded when they are asked for."""
 
 __all__ = [

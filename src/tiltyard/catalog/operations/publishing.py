@@ -33,8 +33,8 @@ from tiltyard.errors import (
 from tiltyard.format import names
 from tiltyard.format.manifest import decode_manifest
 from tiltyard.store import Created, object_key
-from tiltyard.table.commit import TURNSTILE_SECONDS
 from tiltyard.table.hint import write_hint
+from tiltyard.table.turnstile import TURNSTILE_SECONDS
 from tiltyard.table.versions import VersionLocation, latest_or_none, locate
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ looks for them (namespace pack, 4.2 and 8.3).
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import lance_namespace as interface
@@ -55,17 +54,19 @@ def _prefixed(message: str, prefix: str) -> str:
     return plain if plain.startswith(prefix) else prefix + plain
 
 
-@cache
 def _counterpart(kind: type[errors.TiltyardError]) -> tuple[type[Exception], str]:
-    known = {ours: (theirs, prefix) for ours, theirs, prefix in _CLASSES}
-    for each in kind.__mro__:
-        if each in known:
-            return known[each]
-    return _OTHERS
+    known: dict[type, tuple[type[Exception], str]] = {each[0]: each[1:] for each in _CLASSES}
+    return next((known[each] for each in kind.__mro__ if each in known), _OTHERS)
 
 
-@cache
+_MADE: dict[tuple[type, type], type[errors.TiltyardError]] = {}
+"""Classes of both kinds, by their two parents: one each, so that two errors of a kind have one class."""
+
+
 def _both(ours: type[errors.TiltyardError], theirs: type[Exception]) -> type[errors.TiltyardError]:
+    found = _MADE.get((ours, theirs))
+    if found is not None:
+        return found
     body = {
         "__module__": __name__,
         "__qualname__": ours.__name__,
@@ -74,7 +75,7 @@ def _both(ours: type[errors.TiltyardError], theirs: type[Exception]) -> type[err
         "__reduce__": _reduced,
         "_parts": (ours, theirs),
     }
-    return type(ours.__name__, (ours, theirs), body)
+    return _MADE.setdefault((ours, theirs), type(ours.__name__, (ours, theirs), body))
 
 
 def _reduced(error: Any) -> Any:
@@ -85,8 +86,6 @@ def _reduced(error: Any) -> Any:
 def _rebuilt(
     ours: type[errors.TiltyardError], theirs: type[Exception], message: str, state: dict[str, Any]
 ) -> errors.TiltyardError:
-    kind = _both(ours, theirs)
-    made: errors.TiltyardError = kind.__new__(kind, message)
-    made.args = (message,)
+    made = _both(ours, theirs)(message)
     vars(made).update(state)
     return made

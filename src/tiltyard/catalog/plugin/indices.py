@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import lance_namespace as interface
+from lance_namespace_urllib3_client.models.index_content import IndexContent
 
 from tiltyard.catalog.operations import indexing
 from tiltyard.catalog.plugin.face import Face, served
@@ -53,21 +54,21 @@ class IndexFace(Face):
         for name in page:
             each = found[name]
             shown.append(
-                {
-                    "index_name": name,
-                    "index_uuid": each.uuid,
-                    "columns": list(each.columns),
-                    "status": indexing.SUCCEEDED,
-                    "index_type": each.kind,
-                    "type_url": each.type_url,
-                    "num_indexed_rows": each.rows_indexed,
-                    "num_unindexed_rows": each.rows_unindexed,
-                    "size_bytes": each.size_bytes,
-                    "num_segments": each.segments,
-                    "created_at": each.created_at,
-                    "index_version": each.index_version,
-                    "index_details": "{}",
-                }
+                IndexContent(
+                    index_name=name,
+                    index_uuid=each.uuid,
+                    columns=list(each.columns),
+                    status=indexing.SUCCEEDED,
+                    index_type=each.kind,
+                    type_url=each.type_url,
+                    num_indexed_rows=each.rows_indexed,
+                    num_unindexed_rows=each.rows_unindexed,
+                    size_bytes=each.size_bytes,
+                    num_segments=each.segments,
+                    created_at=each.created_at,
+                    index_version=each.index_version,
+                    index_details="{}",
+                )
             )
         return interface.ListTableIndicesResponse(indexes=shown, page_token=following)
 

@@ -5,9 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import lance_namespace as interface
+from lance_namespace_urllib3_client.models.branch_contents import BranchContents
+from lance_namespace_urllib3_client.models.fragment_stats import FragmentStats
+from lance_namespace_urllib3_client.models.fragment_summary import FragmentSummary
+from lance_namespace_urllib3_client.models.tag_contents import TagContents
 
-from tiltyard.catalog.operations import publishing, statistics, tagging, transactions, versions
-from tiltyard.catalog.operations.opening import opened, refuse_branch, transaction_of
+from tiltyard.catalog.operations import (
+    branching,
+    metadata,
+    publishing,
+    statistics,
+    tagging,
+    transactions,
+    versions,
+)
 from tiltyard.catalog.operations.transactions import Action
 from tiltyard.catalog.plugin.face import Face, served
 from tiltyard.catalog.plugin.requests import Given, after_token, fields_of
@@ -30,11 +41,11 @@ class VersionFace(Face):
         found = tagging.list_tags(self._catalog, given.table())
         page, following = after_token(sorted(found), token, limit)
         shown = {
-            name: {
-                "branch": found[name].branch,
-                "version": found[name].version,
-                "manifestSize": found[name].manifest_size or 0,
-            }
+            name: TagContents(
+                branch=found[name].branch,
+                version=found[name].version,
+                manifestSize=found[name].manifest_size or 0,
+            )
             for name in page
         }
         return interface.ListTableTagsResponse(tags=shown, page_token=following)
@@ -74,6 +85,32 @@ class VersionFace(Face):
         """Remove a tag."""
         tagging.delete_tag(self._catalog, given.table(), given.text("tag"))
         return interface.DeleteTableTagResponse()
+
+    # -- branches --------------------------------------------------------------------------------
+
+    @served
+    def list_table_branches(self, given: Given) -> Any:
+        """The branches by name, a page of them."""
+        token, limit = given.page()
+        found = branching.list_branches(self._catalog, given.table())
+        page, following = after_token(sorted(found), token, limit)
+        shown = {
+            name: BranchContents(
+                parentBranch=found[name].parent_branch,
+                parentVersion=found[name].parent_version,
+                createAt=found[name].created_at,
+                manifestSize=found[name].manifest_size or 0,
+                metadata=dict(found[name].metadata) or None,
+            )
+            for name in page
+        }
+        return interface.ListTableBranchesResponse(branches=shown, page_token=following)
+
+    @served
+    def delete_table_branch(self, given: Given) -> Any:
+        """Remove a branch with its versions."""
+        branching.delete_branch(self._catalog, given.table(), given.text("name"))
+        return interface.DeleteTableBranchResponse()
 
     # -- versions --------------------------------------------------------------------------------
 
@@ -130,17 +167,8 @@ class VersionFace(Face):
     @served
     def batch_delete_table_versions(self, given: Given) -> Any:
         """Remove the manifests of ranges of versions."""
-        ranges = [
-            (
-                arguments.whole(f"ranges[{at}].start_version", each.get("start_version"), 0, MAX_VERSION),
-                arguments.whole(
-                    f"ranges[{at}].end_version", each.get("end_version"), -MAX_VERSION, MAX_VERSION
-                ),
-            )
-            for at, each in enumerate(given.objects("ranges"))
-        ]
         count = versions.delete_table_versions(
-            self._catalog, given.table(), ranges, branch=given.maybe_text("branch")
+            self._catalog, given.table(), ranges_of(given), branch=given.maybe_text("branch")
         )
         return interface.BatchDeleteTableVersionsResponse(deleted_count=count)
 
@@ -179,25 +207,51 @@ class VersionFace(Face):
             total_bytes=found.total_bytes,
             num_rows=found.rows,
             num_indices=found.indices,
-            fragment_stats={
-                "num_fragments": found.fragments,
-                "num_small_fragments": found.small_fragments,
-                "lengths": found.lengths,
-            },
+            fragment_stats=FragmentStats(
+                num_fragments=found.fragments,
+                num_small_fragments=found.small_fragments,
+                lengths=FragmentSummary(**found.lengths),
+            ),
         )
 
     @served
     def update_table_schema_metadata(self, given: Given) -> Any:
         """Set keys of the schema's metadata; gives all of it."""
-        refuse_branch(given.maybe_text("branch"), "update_table_schema_metadata")
-        values = given.text_map("metadata") or {}
-        table = opened(self._catalog, given.table())
-        if not values:
-            return interface.UpdateTableSchemaMetadataResponse(metadata=table.schema_metadata)
-        after = table.update_schema_metadata(values)
-        return interface.UpdateTableSchemaMetadataResponse(
-            metadata=after, transaction_id=transaction_of(table)
+        done = metadata.update_schema_metadata(
+            self._catalog,
+            given.table(),
+            given.text_map("metadata") or {},
+            branch=given.maybe_text("branch"),
         )
+        return interface.UpdateTableSchemaMetadataResponse(
+            metadata=done.schema, transaction_id=done.transaction_id
+        )
+
+    @served
+    def update_field_metadata(self, given: Given) -> Any:
+        """Set keys of the metadata of fields, or all of it; gives all of those fields."""
+        updates = []
+        for at, each in enumerate(given.objects("updates")):
+            entry = Given(f"updates[{at}]", each)
+            values = entry.text_map("metadata")
+            if values is None:
+                raise InvalidInput(f"updates[{at}] of update_field_metadata needs 'metadata'")
+            updates.append(metadata.FieldUpdate(entry.text("path"), values, entry.flag("replace")))
+        done = metadata.update_field_metadata(
+            self._catalog, given.table(), updates, branch=given.maybe_text("branch")
+        )
+        return interface.UpdateFieldMetadataResponse(version=done.version, fields=done.fields)
+
+
+def ranges_of(given: Given) -> list[tuple[int, int]]:
+    """The ranges of versions that a request names: from, and up to without; a negative end is none."""
+    return [
+        (
+            arguments.whole(f"ranges[{at}].start_version", each.get("start_version"), 0, MAX_VERSION),
+            arguments.whole(f"ranges[{at}].end_version", each.get("end_version"), -MAX_VERSION, MAX_VERSION),
+        )
+        for at, each in enumerate(given.objects("ranges"))
+    ]
 
 
 def _version(found: versions.TableVersion) -> Any:
