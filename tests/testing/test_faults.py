@@ -144,6 +144,19 @@ def test_a_late_duplicate_arrives_after_other_calls_and_brings_back_what_was_del
     assert store.plan.calls("late:create") == 1
 
 
+def test_a_late_request_has_no_answer_and_arrives_some_calls_later() -> None:
+    store = _store(Rule(Fault.LATE_REQUEST, "create", later=2), Rule(Fault.LATE_REQUEST, "delete"))
+    assert store.create("x", b"1") is Created.UNKNOWN
+    assert not store.exists("x")
+    assert store.exists("x")  # it arrived before this call
+    assert ("late:create", "x") in store.plan.trace
+    with pytest.raises(StoreError):
+        store.delete("x")
+    assert store.inner.exists("x")
+    assert store.plan.deliver() == 1
+    assert not store.inner.exists("x")
+
+
 def test_a_late_duplicate_of_a_creation_does_not_replace_what_stands_there() -> None:
     store = _store(Rule(Fault.LATE_DUPLICATE, "create"), Rule(Fault.LATE_DUPLICATE, "put"))
     assert store.create("x", b"1") is Created.WON
@@ -164,6 +177,8 @@ def test_a_late_duplicate_of_what_is_no_request_is_refused_by_name(call: str) ->
 def test_a_system_call_is_never_done_twice() -> None:
     with pytest.raises(UnsupportedFeature, match="FaultyStore"):
         FaultyPort(Plan(Rule(Fault.LATE_DUPLICATE, "rename")))
+    with pytest.raises(UnsupportedFeature, match="late requests"):
+        FaultyPort(Plan(Rule(Fault.LATE_REQUEST, "rename")))
     with pytest.raises(InvalidInput, match="not 0"):
         Rule(Fault.LATE_DUPLICATE, later=0)
 

@@ -7,9 +7,9 @@ call with a rule for it.
 A crash is a `BaseException`, and every later call under the same plan raises it again: nothing tidies up
 after death (decision D55).
 
-Two faults are more than what becomes of one call. A late duplicate arrives `rule.later` calls after its
-request, or at `plan.deliver()`; a clock jump moves the wall clock of a runtime that goes by the plan
-(`planned_clock`, `port_installed`). A machine crash is refused here: real files keep what was not synced.
+Some faults are more than what becomes of one call. A late duplicate, and a late request, arrive `rule.later`
+calls after the call, or at `plan.deliver()`; a clock jump moves the wall clock of a runtime that goes by the
+plan (`planned_clock`, `port_installed`). A machine crash is refused here: real files keep what was not synced.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class Fault(Enum):
     CRASH = "crash"  # the process dies before it
     CRASH_AFTER = "crash after"  # the process dies after it
     LATE_DUPLICATE = "late duplicate"  # it has its effect, and the same request arrives once more later
+    LATE_REQUEST = "late request"  # nobody can say, and it has its effect only later
     CLOCK_JUMP = "clock jump"  # the wall clock of the process moves, forwards or backwards
     MACHINE_CRASH = "machine crash"  # every process dies, and what was not synced is lost or not
 
@@ -63,6 +64,7 @@ _BEFORE = (
     Fault.CLOCK_JUMP,
 )
 _DECIDED = (Fault.FAIL_BEFORE,)
+_LATE = (Fault.LATE_DUPLICATE, Fault.LATE_REQUEST)
 
 REPEATABLE = frozenset(("create", "put", "write_hint", "copy_create", "delete", "move_dir"))
 """Calls of a store that are one request, which a network can deliver twice."""
@@ -78,7 +80,8 @@ class Rule:
 
     `call` is a method's name (`create`, `writer.commit`; for ports `fdatasync`, ...) or a pattern, `path` a
     pattern of object paths. `error` is the errno of failures, `seconds` how long a DELAY takes and how far
-    the clock of a CLOCK_JUMP moves (negative: backwards), `later` how many calls a LATE_DUPLICATE is late.
+    the clock of a CLOCK_JUMP moves (negative: backwards), `later` how many calls a LATE_DUPLICATE or
+    LATE_REQUEST is late.
     `reached` is set when the fault strikes. Raises `UnsupportedFeature` for MACHINE_CRASH.
     """
 
@@ -100,8 +103,10 @@ class Rule:
                 "a plan cannot crash the machine: real files keep what was not synced. The simulated disk "
                 "loses it: tiltyard.testing.simulation, Weather(machine_crash=True)"
             )
-        if self.fault is Fault.LATE_DUPLICATE and self.later < 1:
-            raise InvalidInput(f"a duplicate arrives 1 call after its request or later, not {self.later}")
+        if self.fault in _LATE and self.later < 1:
+            raise InvalidInput(
+                f"a {self.fault.value} arrives 1 call after its call or later, not {self.later}"
+            )
 
     def strikes(self, call: str, path: str) -> bool:
         """Count a call; whether this is one to fail."""
@@ -116,8 +121,8 @@ class Rule:
 
 
 @dataclass(eq=False)
-class _Duplicate:
-    """A request that is on its way a second time."""
+class _Late:
+    """A request that is still on its way, the first or the second time."""
 
     call: str
     path: str
@@ -137,7 +142,7 @@ class Plan:
         self.crashed = False
         self.skew_ns = 0
         self.moves_clock = False  # whether a runtime goes by `skew_ns`
-        self._late: list[_Duplicate] = []
+        self._late: list[_Late] = []
         self._lock = runtime.leaf_lock()
 
     def calls(self, call: str = "*", path: str = "*") -> int:
@@ -146,17 +151,17 @@ class Plan:
 
     @property
     def repeats(self) -> bool:
-        """Whether a request may be delivered twice, so that its bytes have to be kept."""
-        return any(rule.fault is Fault.LATE_DUPLICATE for rule in self.rules)
+        """Whether a request may be delivered later, so that its bytes have to be kept."""
+        return any(rule.fault in _LATE for rule in self.rules)
 
     def deliver(self) -> int:
-        """Let every late duplicate arrive now; how many did. Nobody hears what becomes of them."""
+        """Let every late request arrive now; how many did. Nobody hears what becomes of them."""
         with self._lock:
             due, self._late = self._late, []
         self._arrive(due)
         return len(due)
 
-    def _arrive(self, due: list[_Duplicate]) -> None:
+    def _arrive(self, due: list[_Late]) -> None:
         for request in due:
             with self._lock:
                 self.trace.append((f"late:{request.call}", request.path))
@@ -173,7 +178,7 @@ class Plan:
 
     def _again(self, rule: Rule, call: str, path: str, effect: Callable[[], object]) -> None:
         with self._lock:
-            self._late.append(_Duplicate(call, path, effect, rule.later))
+            self._late.append(_Late(call, path, effect, rule.later))
 
     def _jump(self, rule: Rule, call: str) -> None:
         if not self.moves_clock:
@@ -202,12 +207,15 @@ class Plan:
         rule = self._rule_for(call, path)
         if rule is None:
             return effect()
-        if rule.fault is Fault.LATE_DUPLICATE and call not in REPEATABLE:
+        if rule.fault in _LATE and call not in REPEATABLE:
             raise UnsupportedFeature(
-                f"a late duplicate of {call} was planned, which is not one request of a store: name one of "
-                f"{', '.join(sorted(REPEATABLE))}"
+                f"a {rule.fault.value} of {call} was planned, which is not one request of a store: name one "
+                f"of {', '.join(sorted(REPEATABLE))}"
             )
         rule.reached.set()
+        if rule.fault is Fault.LATE_REQUEST:
+            self._again(rule, call, path, effect)
+            return failed(rule)
         if rule.fault in _BEFORE:
             match rule.fault:
                 case Fault.DELAY:
@@ -403,16 +411,16 @@ class FaultyPort(Port):
     """A file-system port that goes by a plan; the calls are the port's method names.
 
     Failures are `OSError`s with the rule's errno; LOSE_REQUEST and LOSE_ANSWER fail like FAIL_BEFORE and
-    FAIL_AFTER: a system call always answers. Calls on a handle have no path. A LATE_DUPLICATE is refused: no
-    system call is done twice.
+    FAIL_AFTER: a system call always answers. Calls on a handle have no path. A LATE_DUPLICATE and a
+    LATE_REQUEST are refused: no system call is done twice, or after its answer.
     """
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
         if plan.repeats:
             raise UnsupportedFeature(
-                "a late duplicate is a fault of object stores: a system call is never done twice; use "
-                "FaultyStore"
+                "late duplicates and late requests are faults of object stores: a system call is never done "
+                "twice, nor after its answer; use FaultyStore"
             )
         self.plan = plan
 

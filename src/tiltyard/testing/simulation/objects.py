@@ -106,7 +106,7 @@ class SimulatedObjects:
                 self._made(path, content)
             return answer
 
-        return self._storm.call(Kind.CREATE, f"create {self._prefix}{path}", effect, failed)
+        return self._storm.call(Kind.REQUEST, f"create {self._prefix}{path}", effect, failed)
 
     def _made(self, path: str, content: bytes) -> None:
         beside = tuple(self._inner.list_names(path.rpartition("/")[0]))
@@ -124,7 +124,7 @@ class SimulatedObjects:
             self._inner.put(path, content)
             self._made(path, content)
 
-        self._do(Kind.WRITE, "put", path, effect)
+        self._do(Kind.REQUEST, "put", path, effect)
 
     def writer(self, path: str) -> SimulatedWriter:
         if self.exists(path):
@@ -141,7 +141,7 @@ class SimulatedObjects:
         raise UnsupportedFeature("an object store has no step that renames a directory")
 
     def delete(self, path: str) -> bool:
-        return self._do(Kind.DELETE, "delete", path, lambda: self._inner.delete(path))
+        return self._do(Kind.REQUEST, "delete", path, lambda: self._inner.delete(path))
 
     def delete_tree(self, directory: str) -> None:
         for each in self.list(directory):

@@ -23,7 +23,8 @@ def settings(medium: Medium, without: Fault = Fault.DELAY, machine_crash: bool =
     """Foul weather of every kind that the medium knows, but one."""
     on_disk = medium == "disk"
     faults = STORMY - {without} - ({Fault.CLOCK_JUMP} if on_disk else set())
-    weather = Weather(faults, chance=0.02, machine_crash=on_disk and machine_crash)
+    crash = on_disk and machine_crash
+    weather = Weather(faults, chance=0.02, machine_crash=crash, failing_reads=True)
     return Settings(medium=medium, weather=weather, max_skew_ns=SKEW_NS)
 
 

@@ -21,7 +21,7 @@ every grace period.
 
 
 REQUEST_SECONDS = (0.03, 2.0, 40.0)
-"""How long a request may be on its way before it arrives once more."""
+"""How long a request may be on its way before it arrives, or arrives once more."""
 
 
 class Kind(Enum):
@@ -33,16 +33,18 @@ class Kind(Enum):
     WRITE = auto()
     NAME = auto()
     SYNC = auto()
-    CREATE = auto()
-    """Exclusive creation in an object store: the answer can be lost."""
-    DELETE = auto()
+    REQUEST = auto()
+    """Creation, replacement or deletion in an object store: a request and an answer, each of which can be
+    lost, late or doubled.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Weather:
     """What may happen in a run. `chance` is that of a fault at a call; `most` bounds the faults of a run.
 
-    `faults` are those allowed; `stalls` the seconds that an actor may stand still.
+    `faults` are those allowed; `stalls` the seconds that an actor may stand still. `failing_reads`: whether
+    reads and lists may fail too, now and then.
     """
 
     faults: frozenset[Fault] = frozenset()
@@ -50,6 +52,7 @@ class Weather:
     most: int = 2
     stalls: tuple[float, ...] = STALLS_SECONDS
     machine_crash: bool = False
+    failing_reads: bool = False
 
 
 CALM = Weather()
@@ -63,7 +66,7 @@ READ_SHARE = 0.25
 _ALLOWED: dict[Kind, tuple[Fault, ...]] = {
     Kind.QUIET: (),
     Kind.READ: (Fault.CRASH, Fault.PAUSE, Fault.CLOCK_JUMP),
-    Kind.WRITE: (Fault.CRASH, Fault.PAUSE, Fault.FAIL_BEFORE, Fault.CRASH_AFTER),
+    Kind.WRITE: (Fault.CRASH, Fault.PAUSE, Fault.FAIL_BEFORE, Fault.FAIL_AFTER, Fault.CRASH_AFTER),
     Kind.NAME: (
         Fault.CRASH,
         Fault.PAUSE,
@@ -73,18 +76,21 @@ _ALLOWED: dict[Kind, tuple[Fault, ...]] = {
         Fault.PAUSE_AFTER,
     ),
     Kind.SYNC: (Fault.CRASH, Fault.PAUSE, Fault.FAIL_BEFORE, Fault.FAIL_AFTER, Fault.CRASH_AFTER),
-    Kind.CREATE: (
+    Kind.REQUEST: (
         Fault.CRASH,
         Fault.PAUSE,
         Fault.FAIL_BEFORE,
         Fault.LOSE_REQUEST,
         Fault.LOSE_ANSWER,
+        Fault.LATE_REQUEST,
         Fault.LATE_DUPLICATE,
         Fault.CRASH_AFTER,
         Fault.PAUSE_AFTER,
     ),
-    Kind.DELETE: (Fault.CRASH, Fault.PAUSE, Fault.FAIL_BEFORE, Fault.FAIL_AFTER, Fault.CRASH_AFTER),
 }
+
+FAILING_READ = "failing read"
+"""How failing reads are counted."""
 
 
 class MachineCrash(Crashed):
@@ -115,8 +121,9 @@ class Storm:
         fault = self._fault(kind)
         if fault is None:
             return effect()
-        self.struck[fault.value] += 1
-        scheduler.note(f"{fault.value}: {what}")
+        told = FAILING_READ if kind is Kind.READ and fault is Fault.FAIL_BEFORE else fault.value
+        self.struck[told] += 1
+        scheduler.note(f"{told}: {what}")
         return self._suffer(fault, what, effect, failed)
 
     def _fault(self, kind: Kind) -> Fault | None:
@@ -124,8 +131,12 @@ class Storm:
         if sum(self.struck.values()) >= weather.most:
             return None
         allowed = [fault for fault in _ALLOWED[kind] if fault in weather.faults]
-        crash = [Fault.MACHINE_CRASH] if weather.machine_crash and kind is not Kind.READ else []
-        options: list[Fault | None] = [None, *allowed, *crash]
+        more = []
+        if kind is Kind.READ and weather.failing_reads:
+            more = [Fault.FAIL_BEFORE]
+        elif kind is not Kind.READ and weather.machine_crash:
+            more = [Fault.MACHINE_CRASH]
+        options: list[Fault | None] = [None, *allowed, *more]
         chance = weather.chance * (READ_SHARE if kind is Kind.READ else 1)
         return options[self.scheduler.choices.choose(len(options), chance)]
 
@@ -150,6 +161,9 @@ class Storm:
                 return effect()
             case Fault.FAIL_BEFORE | Fault.LOSE_REQUEST:
                 return failed(fault)
+            case Fault.LATE_REQUEST:
+                self._later(what, "arrives late", effect)
+                return failed(fault)
             case _:
                 pass
         answer = effect()
@@ -161,7 +175,7 @@ class Storm:
             case Fault.FAIL_AFTER | Fault.LOSE_ANSWER:
                 return failed(fault)
             case Fault.LATE_DUPLICATE:
-                self._again_later(what, effect)
+                self._later(what, "arrives once more", effect)
             case _:
                 pass
         return answer
@@ -176,14 +190,13 @@ class Storm:
         seconds = stalls[self.scheduler.choices.choose(len(stalls), 0.7)]
         self.scheduler.stall(seconds, what)
 
-    def _again_later(self, what: str, effect: Callable[[], object]) -> None:
+    def _later(self, what: str, told: str, effect: Callable[[], object]) -> None:
         scheduler = self.scheduler
-
         seconds = REQUEST_SECONDS[scheduler.choices.choose(len(REQUEST_SECONDS), 0.7)]
 
         def arrive() -> None:
             scheduler.stall(seconds, f"on the way: {what}")
-            scheduler.note(f"arrives once more: {what}")
+            scheduler.note(f"{told}: {what}")
             effect()
 
         if self._network is None:
