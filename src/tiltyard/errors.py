@@ -165,7 +165,7 @@ class NamespaceNotEmpty(TiltyardError, ValueError):
     """A namespace that still holds something was to be dropped."""
 
 
-class TableNotDropped(TiltyardError, ValueError):
+class TableNotDropped(TableNotFound):
     """A table that is to be brought back was not dropped, or its data is gone already."""
 
 

@@ -350,7 +350,7 @@ def _unless_brought_back(catalog: Catalog, move: Move) -> None:
     """A marker that was put late hides nothing that lives by now."""
     metadata = catalog.register().metadata
     if move.key not in metadata and f"{TRASH_PREFIX}{move.trash}" not in metadata:
-        _take_marker(catalog.store.at(move.source), move.uuid)
+        _take_marker(catalog.store, move.source, move.uuid)
 
 
 def perform(store: Store, move: Move, *, look_only: bool = False) -> State:
@@ -360,7 +360,7 @@ def perform(store: Store, move: Move, *, look_only: bool = False) -> State:
             return State.DONE if look_only else _hide(store, move)
         case Kind.SHOW:
             if not look_only and move.nonce is not None:
-                _take_marker(store.at(move.target), move.nonce)
+                _take_marker(store, move.target, move.nonce)
             return State.DONE
     source, target = f"{move.source}/{move.witness}", f"{move.target}/{move.witness}"
     if look_only or not store.exists(source):
@@ -403,20 +403,31 @@ def _put_back(store: Store, move: Move) -> State:
 
 
 def _hide(store: Store, move: Move) -> State:
+    """Put the marker, once: a note beside it says so to those who come when it was taken away again."""
     table = store.at(move.source)
+    note = f"{PRIVATE}/hidden-{move.uuid}"
+    if table.exists(note):
+        return State.DONE
     if not table.list_names(""):
         return State.VOID
-    answer = table.create(DEREGISTERED, WORD + b"\n" + move.uuid.encode())
-    if answer in (Created.WON, Created.EXISTS) or read_marker(table, DEREGISTERED) is not None:
-        return State.DONE
-    cause = table.failure(DEREGISTERED)
-    raise StoreError(f"cannot hide {store.uri}/{move.source}: {cause}") from cause
+    for path, data in ((DEREGISTERED, WORD + b"\n" + move.uuid.encode()), (note, b"")):
+        answer = table.create(path, data)
+        if answer in (Created.NOT_DONE, Created.UNKNOWN) and not table.exists(path):
+            cause = table.failure(path)
+            raise StoreError(f"cannot hide {store.uri}/{move.source}: {cause}") from cause
+    return State.DONE
 
 
-def _take_marker(table: Store, nonce: str) -> None:
-    found = read_marker(table, DEREGISTERED)
-    if found is not None and found.split(b"\n")[1:2] == [nonce.encode()]:
-        remove_marker(table, DEREGISTERED)
+def marker_nonce(store: Store, location: str) -> str | None:
+    """The nonce in the marker that hides a directory; None without a marker, or one of another program."""
+    found = read_marker(store.at(location), DEREGISTERED)
+    lines = [] if found is None else found.split(b"\n")
+    return lines[1].decode("ascii", "replace") if len(lines) > 1 else None
+
+
+def _take_marker(store: Store, location: str, nonce: str) -> None:
+    if marker_nonce(store, location) == nonce:
+        remove_marker(store.at(location), DEREGISTERED)
 
 
 def _holds_table(store: Store, location: str) -> bool:

@@ -1,0 +1,493 @@
+"""Dropping tables and bringing them back (decision D24).
+
+A dropped table leaves its namespace at once and its data stay for a grace period. The rewrite that takes the
+row out leaves a record in the register's metadata, `tiltyard.trash.<uuid>`, with all that is needed to put it
+back; other programs keep such keys and never look at them. A directory that programs would find by its name
+is moved aside (`moves`), or hidden where directories cannot be renamed, so that the name is free.
+
+1. Of all that drop one table exactly one is told so, the others get TableNotFound: who takes the row out, or
+   for a table without a row who puts the first move of its directory, has dropped it.
+2. Until its data are given up (state `purging`, see `purging`) a dropped table can be brought back, by one of
+   all that try: if its id is free and its namespace there.
+3. Nothing is deleted here unless asked for, and then after the decision.
+4. A drop or undrop that was decided is carried out by whoever changes the catalog next if its caller dies.
+Tests: tests/catalog/test_trash.py, tests/catalog/test_trash_crashes.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tiltyard import runtime
+from tiltyard.catalog import moves
+from tiltyard.catalog.found import Found, find_or_none, is_directory, no_table
+from tiltyard.catalog.moves import Kind, Move, State
+from tiltyard.catalog.names import Id, dropped_location, object_id, parts, shown
+from tiltyard.catalog.rows import TABLE, Row
+from tiltyard.catalog.settings import DEFAULT_GRACE_SECONDS, Mode
+from tiltyard.catalog.taking import check_parents, look, taken
+from tiltyard.errors import (
+    CatalogThrottled,
+    InvalidInput,
+    OutcomeUnknown,
+    StoreError,
+    TableAlreadyExists,
+    TableNotDropped,
+    TiltyardError,
+    nearest,
+)
+from tiltyard.table.wording import NS_PER_SECOND
+
+if TYPE_CHECKING:
+    from tiltyard.catalog.catalog import Catalog
+    from tiltyard.catalog.register import Register
+    from tiltyard.catalog.round import Draft
+    from tiltyard.store import Store
+
+PREFIX = moves.TRASH_PREFIX
+DROPPED = "dropped"
+"""The data are there, and the table can be brought back."""
+PURGING = "purging"
+"""The data are being deleted."""
+
+MAX_PLANS = 32
+"""How often a drop, undrop or rename is planned again because others changed the table meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A table that was dropped, as its record in the register says. Times are nanoseconds of the store's
+    clock since 1970 UTC.
+    """
+
+    trash: str
+    """The uuid of this drop: what undrop takes where one name was dropped several times."""
+    object_id: str
+    location: str
+    """Where the data are."""
+    dropped_ns: int
+    until_ns: int
+    """When the data may be given up."""
+    state: str = DROPPED
+    home: str | None = None
+    """Where the directory was, and goes again; None where it never left."""
+    metadata: str | None = None
+    base_objects: tuple[str | None, ...] | None = None
+    hidden: bool = False
+    """Whether a marker hides the directory, which could not be moved aside."""
+    emptied_ns: int | None = None
+    """When the last file was deleted."""
+
+    @property
+    def id(self) -> Id:
+        """What the table was called."""
+        return parts(self.object_id)
+
+    @property
+    def key(self) -> str:
+        """Where the record stands in the register's metadata."""
+        return PREFIX + self.trash
+
+    @property
+    def row(self) -> Row:
+        """The row that brings the table back."""
+        return Row(self.object_id, TABLE, self.home or self.location, self.metadata, self.base_objects)
+
+    def text(self) -> str:
+        """The value in the register's metadata."""
+        bases = None if self.base_objects is None else list(self.base_objects)
+        values: dict[str, Any] = {
+            "id": self.object_id,
+            "location": self.location,
+            "metadata": self.metadata,
+            "time": self.dropped_ns,
+            "until": self.until_ns,
+            "state": self.state,
+        }
+        more = {"home": self.home, "base_objects": bases, "emptied": self.emptied_ns}
+        values |= {name: value for name, value in more.items() if value is not None}
+        if self.hidden:
+            values["hidden"] = True
+        return json.dumps(values, separators=(",", ":"))
+
+
+# -- records -------------------------------------------------------------------------------------
+
+
+def parsed(key: str, text: str) -> Dropped | None:
+    """A record from the register's metadata; None for what cannot be read."""
+    try:
+        values = json.loads(text)
+        bases = values.get("base_objects")
+        found = Dropped(
+            key.removeprefix(PREFIX),
+            values["id"],
+            values["location"],
+            int(values["time"]),
+            int(values["until"]),
+            values["state"],
+            values.get("home"),
+            values.get("metadata"),
+            None if bases is None else tuple(bases),
+            values.get("hidden") is True,
+            None if values.get("emptied") is None else int(values["emptied"]),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    words = (found.object_id, found.location, found.state)
+    optional = (found.home, found.metadata)
+    sound = all(isinstance(each, str) for each in words)
+    return found if sound and all(each is None or isinstance(each, str) for each in optional) else None
+
+
+def records(metadata: Mapping[str, str]) -> tuple[Dropped, ...]:
+    """Every dropped table that a register speaks of, the oldest drop first; unreadable ones are left out."""
+    found = [parsed(key, metadata[key]) for key in metadata if key.startswith(PREFIX)]
+    return tuple(sorted((each for each in found if each), key=lambda each: (each.dropped_ns, each.trash)))
+
+
+def unreadable(metadata: Mapping[str, str]) -> tuple[str, ...]:
+    """The keys of records that cannot be read."""
+    return tuple(key for key in metadata if key.startswith(PREFIX) and parsed(key, metadata[key]) is None)
+
+
+def dropped_tables(catalog: Catalog, namespace: Id | None = None) -> tuple[Dropped, ...]:
+    """The tables that can be brought back, the newest drop last; with `namespace` those directly in it."""
+    if catalog.settings.mode is Mode.V1:
+        from tiltyard.catalog import hidden
+
+        found = hidden.dropped_tables(catalog)
+    else:
+        found = records(catalog.register().metadata)
+    return tuple(
+        each for each in found if each.state == DROPPED and (namespace is None or each.id[:-1] == namespace)
+    )
+
+
+# -- dropping ------------------------------------------------------------------------------------
+
+
+class _Outdated(TiltyardError):
+    """The table is no longer what was planned for; never leaves this package."""
+
+
+def drop_table(
+    catalog: Catalog, id: Id, *, grace_seconds: float | None = None, purge: bool = False
+) -> Dropped:
+    """Drop a table: for everybody it is gone when this returns. What undrop needs is in the answer.
+
+    The data stay for `grace_seconds` (of the catalog's settings without it, a week by default); with `purge`
+    they are deleted now. Raises TableNotFound (also for everybody but one of several that drop the table at
+    once), CatalogThrottled and StoreError (nothing was dropped), OutcomeUnknown.
+    """
+    grace_ns = grace_of(catalog, grace_seconds)
+    if catalog.settings.mode is Mode.V1:
+        from tiltyard.catalog import hidden
+
+        return hidden.drop_table(catalog, id, grace_ns, purge=purge)
+    record = _drop(catalog, id, grace_ns, PURGING if purge else DROPPED)
+    if purge:
+        from tiltyard.catalog.purging import finish_purging
+
+        finish_purging(catalog)
+    return record
+
+
+def grace_of(catalog: Catalog, seconds: float | None) -> int:
+    """A grace period in nanoseconds. Raises InvalidInput for what is none."""
+    if seconds is None:
+        seconds = catalog.settings.grace_seconds
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
+        raise InvalidInput(f"a grace period is a number of seconds from 0 on, found {seconds!r}")
+    return round(seconds * NS_PER_SECOND)
+
+
+def _drop(catalog: Catalog, id: Id, grace_ns: int, state: str) -> Dropped:
+    removed: Dropped | None = None
+    for _ in range(MAX_PLANS):
+        register = look(catalog).register
+        found = find_or_none(catalog, register, id)
+        if found is None:
+            if removed is not None:
+                return removed
+            raise no_table(catalog, register, id)
+        plan = _Drop(catalog, register, found, grace_ns, state)
+        try:
+            record = plan.run()
+        except _Outdated:
+            continue
+        if plan.carried_out:
+            return record
+        if found.row is not None:
+            removed = record  # what the row spoke of is gone; something else came under the name
+    raise throttled(catalog, id, "dropped")
+
+
+def throttled(catalog: Catalog, id: Id, what: str) -> CatalogThrottled:
+    """The error for a table that others changed each time."""
+    return CatalogThrottled(
+        f"table {object_id(id)!r} of {catalog.store.uri} was changed by others each of the {MAX_PLANS} times "
+        f"that it was to be {what}; nothing was changed, try again"
+    )
+
+
+def planned_move(
+    catalog: Catalog, source: str, target: str, name: str, *, was: str | None = None
+) -> tuple[Move | None, Store | None]:
+    """How the directory at a visible location leaves it: moved, hidden, or not at all where there is none;
+    with the directory, in which a witness stands. Raises StoreError.
+    """
+    uuid, store = str(runtime.uuid4()), catalog.store
+    if not is_directory(store, source):
+        return None, None
+    if not moves.can_move(store):
+        return Move(uuid, Kind.HIDE, source, "", name, was=was), None
+    move = Move(uuid, Kind.MOVE, source, target, name, was=was)
+    table = moves.put_witness(store, move)
+    return (move, table) if table is not None else (None, None)
+
+
+def forget_witness(move: Move | None, table: Store | None) -> None:
+    """Take the witness of a move that was not decided out of the directory, wherever that is by now."""
+    if move is not None and table is not None:
+        with suppress(StoreError):  # alone it means nothing; the next move of the directory takes it along
+            table.delete(move.witness)
+
+
+class _Drop:
+    """One plan of a drop, and what became of it."""
+
+    def __init__(self, catalog: Catalog, register: Register, found: Found, grace_ns: int, state: str) -> None:
+        self.catalog = catalog
+        self.register = register
+        self.found = found
+        self.state = state
+        self.trash = str(runtime.uuid4())
+        self.now_ns = catalog.store.now_ns()
+        self.until_ns = self.now_ns + (grace_ns if state == DROPPED else 0)
+        self.move: Move | None = None
+        self.carried_out = True
+
+    def run(self) -> Dropped:
+        location, name = self.found.location, self.found.id[-1]
+        table = None
+        aside = location
+        if moves.is_visible(location):
+            aside = dropped_location(name)
+            self.move, table = planned_move(self.catalog, location, aside, object_id(self.found.id))
+            if self.move is not None and self.move.kind is Kind.HIDE:
+                self.move, aside = replace(self.move, trash=self.trash), location
+        hidden = self.move is not None and self.move.kind is Kind.HIDE
+        self.record = Dropped(
+            self.trash,
+            object_id(self.found.id),
+            aside,
+            self.now_ns,
+            self.until_ns,
+            self.state,
+            home=location if aside != location else None,
+            hidden=hidden,
+        )
+        try:
+            record = self.catalog.mutate(self._change)
+        except OutcomeUnknown:
+            raise  # the move may have been decided: its witness stays
+        except Exception:
+            forget_witness(self.move, table)
+            raise
+        self._finish(runtime.monotonic())
+        return record
+
+    def _change(self, draft: Draft) -> Dropped:
+        found, record = self.found, self.record
+        row = draft.rows.find(record.object_id)
+        if (row is None) != (found.row is None):
+            raise _Outdated
+        if row is not None and found.row is not None:
+            if row.object_type != TABLE or row.location != found.row.location:
+                raise _Outdated
+            draft.remove(row.object_id)
+            record = replace(record, metadata=row.metadata, base_objects=row.base_objects)
+        if self.move is not None:
+            if moves.changed_since(self.register, draft.metadata, self.move.source):
+                raise _Outdated
+            moves.add(draft.metadata, self.move)
+            if self.move.kind is Kind.MOVE:
+                moves.relocate(draft, self.move.source, self.move.target)
+        elif found.row is None:
+            raise _Outdated  # the directory went away while we looked
+        draft.metadata[record.key] = record.text()
+        return record
+
+    def _finish(self, decided_at: float) -> None:
+        """Carry the decision out; what the store refuses now, the next change of the catalog does."""
+        if self.move is None:
+            return
+        with suppress(StoreError):
+            if moves.finish(self.catalog, self.move, decided_at) is State.VOID:
+                self.carried_out = False
+                self.catalog.mutate(self._forget)
+
+    def _forget(self, draft: Draft) -> None:
+        """There was nothing to be moved aside: what was dropped had been replaced under its name."""
+        draft.metadata.pop(self.record.key, None)
+        if self.move is not None:
+            draft.metadata.pop(self.move.key, None)
+
+
+def discard(draft: Draft, row: Row, grace_seconds: float = DEFAULT_GRACE_SECONDS) -> Dropped:
+    """Drop a table as part of another change, such as the drop of its namespace. Its directory stays."""
+    now_ns, uuid = runtime.now_ns(), str(runtime.uuid4())
+    until_ns = now_ns + round(grace_seconds * NS_PER_SECOND)
+    record = Dropped(uuid, row.object_id, row.location or "", now_ns, until_ns)
+    record = replace(record, metadata=row.metadata, base_objects=row.base_objects)
+    draft.remove(row.object_id)
+    draft.metadata[record.key] = record.text()
+    return record
+
+
+# -- bringing back -------------------------------------------------------------------------------
+
+
+def undrop_table(catalog: Catalog, id: Id | None = None, *, trash: str | None = None) -> Dropped:
+    """Bring a dropped table back under its id; the record of the drop that was undone.
+
+    By id: its newest drop; by `trash`, the uuid of a drop: that one. Raises TableNotDropped (none, or its
+    data is being deleted), TableAlreadyExists (the id is taken), NamespaceNotFound (its namespace is gone),
+    CatalogThrottled, OutcomeUnknown.
+    """
+    if id is None and trash is None:
+        raise InvalidInput("undrop takes the id of a table, or the uuid of a drop: see dropped_tables")
+    if catalog.settings.mode is Mode.V1:
+        from tiltyard.catalog import hidden
+
+        return hidden.undrop_table(catalog, id, trash)
+    for _ in range(MAX_PLANS):
+        register = look(catalog).register
+        record = chosen(catalog, records(register.metadata), id, trash)
+        try:
+            return _Undrop(catalog, register, record).run()
+        except _Outdated:
+            continue
+    raise throttled(catalog, id or record.id, "brought back")
+
+
+def chosen(catalog: Catalog, found: tuple[Dropped, ...], id: Id | None, trash: str | None) -> Dropped:
+    """The drop that is to be undone. Raises TableNotDropped."""
+    name = None if id is None else object_id(id)
+    mine = [each for each in found if trash in (None, each.trash) and name in (None, each.object_id)]
+    ready = [each for each in mine if each.state == DROPPED]
+    if ready:
+        return ready[-1]
+    what = f"table {name!r}" if name is not None else f"drop {trash!r}"
+    if mine:
+        raise TableNotDropped(
+            f"{what} of {catalog.store.uri} cannot be brought back: its grace is over and its files are "
+            "being deleted"
+        )
+    known = sorted({each.object_id for each in found if each.state == DROPPED})
+    raise TableNotDropped(
+        f"{what} of {catalog.store.uri} cannot be brought back, for there is no record of its drop; of "
+        f"dropped tables, {nearest(name or '', known)}"
+    )
+
+
+class _Undrop:
+    """One plan of an undrop."""
+
+    def __init__(self, catalog: Catalog, register: Register, record: Dropped) -> None:
+        self.catalog = catalog
+        self.register = register
+        self.record = record
+        self.move: Move | None = None
+
+    def run(self) -> Dropped:
+        catalog, record = self.catalog, self.record
+        self._check_free()
+        table = None
+        if record.home is not None:
+            self.move, table = self._planned_move(record.home)
+        elif record.hidden:
+            uuid = str(runtime.uuid4())
+            show = Move(uuid, Kind.SHOW, "", record.location, record.object_id, trash=record.trash)
+            self.move = replace(show, nonce=moves.marker_nonce(catalog.store, record.location))
+        try:
+            catalog.mutate(self._change)
+        except OutcomeUnknown:
+            raise
+        except Exception:
+            forget_witness(self.move, table)
+            raise
+        if self.move is not None:
+            self._finish(runtime.monotonic())
+        return record
+
+    def _check_free(self) -> None:
+        """Whether the id is free, also of tables without a row, and the directory's name of anything else."""
+        catalog, record = self.catalog, self.record
+        check_parents(self.register.rows, record.id)
+        row = self.register.rows.find(record.object_id)
+        if row is not None:
+            raise taken(row)
+        if not record.hidden and find_or_none(catalog, self.register, record.id) is not None:
+            raise TableAlreadyExists(f"table {record.object_id!r} exists already in {catalog.store.uri}")
+        if record.home is not None:
+            check_place_free(catalog, record.home)
+
+    def _planned_move(self, home: str) -> tuple[Move | None, Store | None]:
+        record, store = self.record, self.catalog.store
+        if not is_directory(store, record.location):
+            return None, None  # it was declared, and nobody wrote it
+        move = Move(str(runtime.uuid4()), Kind.MOVE, record.location, home, record.object_id)
+        move = replace(move, trash=record.trash, record=record.text())
+        table = moves.put_witness(store, move)
+        return (move, table) if table is not None else (None, None)
+
+    def _change(self, draft: Draft) -> None:
+        record = self.record
+        text = draft.metadata.get(record.key)
+        row = draft.rows.find(record.object_id)
+        if text is None:
+            if row is not None:
+                raise taken(row)
+            raise _Outdated
+        if text != record.text():
+            raise _Outdated
+        check_parents(draft.rows, record.id)
+        if row is not None:
+            raise taken(row)
+        del draft.metadata[record.key]
+        if self.move is not None:
+            if moves.changed_since(self.register, draft.metadata, self.move.target):
+                raise _Outdated
+            if self.move.kind is Kind.MOVE:
+                moves.relocate(draft, self.move.source, self.move.target)
+            moves.add(draft.metadata, self.move)
+        draft.put(record.row)
+
+    def _finish(self, decided_at: float) -> None:
+        assert self.move is not None
+        try:
+            state = moves.finish(self.catalog, self.move, decided_at)
+        except StoreError:
+            return  # the next change of the catalog does it; readers find the table where it is
+        if state is State.BLOCKED:
+            self.catalog.mutate(lambda draft: None)  # the round takes it back
+            raise TableAlreadyExists(
+                f"table {self.record.object_id!r} cannot be brought back: {self.move.target} was made by "
+                "somebody else in the same moment. Once that is dropped or renamed it can be brought back"
+            )
+
+
+def check_place_free(catalog: Catalog, location: str) -> None:
+    """Raise TableAlreadyExists where anything stands under a directory's name, be it no table."""
+    store = catalog.store
+    if is_directory(store, location) or store.exists(location):
+        raise TableAlreadyExists(
+            f"{store.uri}/{location} is in the way: something that is no table has the directory's name. "
+            f"Move it away; {shown((location.removesuffix('.lance'),))} is free otherwise"
+        )
