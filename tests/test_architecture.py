@@ -263,7 +263,7 @@ def test_every_folder_is_a_layer() -> None:
 
 
 INTERFACE = ("catalog/plugin/", "lance/namespace.py", "dataset/namespace_client.py")
-"""Where the interface of `lance_namespace` is spoken. It costs a second to import, so that nobody else does."""
+"""Where the interface of `lance_namespace` is spoken: its import takes a second, so that nobody else does."""
 
 
 def test_the_official_packages_are_never_imported() -> None:
