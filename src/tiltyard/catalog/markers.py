@@ -32,12 +32,13 @@ MAX_MARKER_BYTES = 4096
 """Nobody writes longer ones; of one that is, only its presence is looked at."""
 
 
-def put_marker(table: Store, marker: str) -> bool:
-    """Create a marker in a table's directory: whether we did, or one stood there.
+def put_marker(table: Store, marker: str, note: str = "") -> bool:
+    """Create a marker in a table's directory: whether we did, or one stood there. `note` is one more line.
 
     Raises StoreError where it could not be made, OutcomeUnknown where that cannot be told.
     """
-    data = WORD + b"\n" + str(runtime.uuid4()).encode()
+    lines = [WORD.decode(), str(runtime.uuid4()), *([note] if note else [])]
+    data = "\n".join(lines).encode()
     answer = table.create(marker, data)
     if answer is Created.WON:
         return True

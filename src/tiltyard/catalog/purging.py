@@ -71,9 +71,9 @@ def purge(catalog: Catalog, grace_seconds: float | None = None) -> Purged:
     if grace_seconds is not None:
         grace_of(catalog, grace_seconds)
     if catalog.settings.mode is Mode.V1:
-        from tiltyard.catalog import hidden
+        from tiltyard.catalog import unregistered
 
-        return hidden.purge(catalog, grace_seconds)
+        return unregistered.purge(catalog, grace_seconds)
     done = Purged()
     metadata = look(catalog).register.metadata
     now_ns = catalog.store.now_ns()

@@ -61,9 +61,9 @@ def rename_table(catalog: Catalog, id: Id, new_id: Id) -> Found:
         raise InvalidInput("the new id of a table cannot be empty: a table has a name")
     check_new_id(new_id, "a table")
     if catalog.settings.mode is Mode.V1:
-        from tiltyard.catalog import hidden
+        from tiltyard.catalog import unregistered
 
-        return hidden.rename_table(catalog, id, new_id)
+        return unregistered.rename_table(catalog, id, new_id)
     for _ in range(MAX_PLANS):
         register = look(catalog).register
         found = find_or_none(catalog, register, id)

@@ -158,9 +158,9 @@ def unreadable(metadata: Mapping[str, str]) -> tuple[str, ...]:
 def dropped_tables(catalog: Catalog, namespace: Id | None = None) -> tuple[Dropped, ...]:
     """The tables that can be brought back, the newest drop last; with `namespace` those directly in it."""
     if catalog.settings.mode is Mode.V1:
-        from tiltyard.catalog import hidden
+        from tiltyard.catalog import unregistered
 
-        found = hidden.dropped_tables(catalog)
+        found = unregistered.dropped_tables(catalog)
     else:
         found = records(catalog.register().metadata)
     return tuple(
@@ -186,9 +186,9 @@ def drop_table(
     """
     grace_ns = grace_of(catalog, grace_seconds)
     if catalog.settings.mode is Mode.V1:
-        from tiltyard.catalog import hidden
+        from tiltyard.catalog import unregistered
 
-        return hidden.drop_table(catalog, id, grace_ns, purge=purge)
+        return unregistered.drop_table(catalog, id, grace_ns, purge=purge)
     record = _drop(catalog, id, grace_ns, PURGING if purge else DROPPED)
     if purge:
         from tiltyard.catalog.purging import finish_purging
@@ -363,9 +363,9 @@ def undrop_table(catalog: Catalog, id: Id | None = None, *, trash: str | None = 
     if id is None and trash is None:
         raise InvalidInput("undrop takes the id of a table, or the uuid of a drop: see dropped_tables")
     if catalog.settings.mode is Mode.V1:
-        from tiltyard.catalog import hidden
+        from tiltyard.catalog import unregistered
 
-        return hidden.undrop_table(catalog, id, trash)
+        return unregistered.undrop_table(catalog, id, trash)
     for _ in range(MAX_PLANS):
         register = look(catalog).register
         record = chosen(catalog, records(register.metadata), id, trash)
