@@ -181,6 +181,17 @@ def test_planted_ages_are_told_by_the_hosts_clock() -> None:
     found(lambda: patched(run, "look", by_the_host), "young-objects", "T7", faults=only, chance=0.2)
 
 
+def test_planted_ages_count_from_the_content() -> None:
+    """T7: a writer slept between a manifest's content and its name (once found with seed 50635)."""
+
+    def by_content(versions: Any) -> dict[int, int]:
+        return {each.version: each.mtime_ns for each in versions}
+
+    sleepy = {"stalls": (4_000.0,), "chance": 0.1, "machine_crash": False, "failing_reads": False}
+    only = frozenset({Fault.PAUSE})
+    found(lambda: patched(select, "_since", by_content), "cleanups-disk", "T7", faults=only, **sleepy)
+
+
 def test_planted_tags_are_not_looked_at() -> None:
     def none(*given: Any) -> dict[int, Any]:
         return {}

@@ -9,7 +9,7 @@ after death (decision D55).
 
 Some faults are more than what becomes of one call. A late duplicate, and a late request, arrive `rule.later`
 calls after the call, or at `plan.deliver()`; a clock jump moves the wall clock of a runtime that goes by the
-plan (`planned_clock`, `port_installed`). A machine crash is refused here: real files keep what was not synced.
+plan (`planned_clock`, `port_installed`). A machine crash is refused here: real files keep what is unsynced.
 """
 
 from __future__ import annotations
