@@ -46,6 +46,7 @@ from tiltyard.catalog.names import Id, check_new_id, hashed_location, location_u
 from tiltyard.catalog.rows import TABLE, Row, properties_text
 from tiltyard.catalog.settings import Mode
 from tiltyard.catalog.taking import Look, check_parents, look, taken
+from tiltyard.catalog.trash import is_kept
 from tiltyard.errors import (
     CatalogThrottled,
     InvalidInput,
@@ -229,7 +230,8 @@ class _Creation:
         if row is not None and row.object_type != TABLE:
             raise taken(row)
         check_new_id(id, "a table")
-        if catalog.settings.mode is Mode.MANIFEST or len(id) > 1:
+        by_name = catalog.settings.mode is not Mode.MANIFEST and len(id) == 1
+        if not by_name or is_kept(register, root_location(id[0])):
             return self._in_fresh_directory(seen)
         return self._by_name(seen)
 

@@ -45,6 +45,7 @@ from tiltyard.catalog.names import (
 from tiltyard.catalog.rows import TABLE, Row, properties_text
 from tiltyard.catalog.settings import Mode
 from tiltyard.catalog.taking import Look, check_parents, look, taken
+from tiltyard.catalog.trash import is_kept
 from tiltyard.errors import (
     InvalidInput,
     OutcomeUnknown,
@@ -89,7 +90,7 @@ def declare_table(
     if row is not None and row.object_type != TABLE:
         raise taken(row)
     check_new_id(id, "a table")
-    by_name = is_by_name(catalog, id)
+    by_name = is_by_name(catalog, id) and not is_kept(register, root_location(id[0]))
     place = root_location(id[0]) if by_name else hashed_location(id)
     check_location(catalog, id, location, place)
     new = Row(object_id(id), TABLE, place, text)

@@ -168,6 +168,15 @@ def dropped_tables(catalog: Catalog, namespace: Id | None = None) -> tuple[Dropp
     )
 
 
+def is_kept(register: Register, location: str) -> bool:
+    """Whether the directory at a location belongs to a table of another name or to a dropped one, because it
+    could not be moved aside: then a new table of that name gets a directory of its own.
+    """
+    if register.rows.by_location(location):
+        return True
+    return any(each.location == location for each in records(register.metadata))
+
+
 # -- dropping ------------------------------------------------------------------------------------
 
 
