@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tiltyard import runtime
 from tiltyard.dataset import LanceDataset, write_dataset
-from tiltyard.errors import OutcomeUnknown
+from tiltyard.errors import OutcomeUnknown, StoreError
 from tiltyard.format.operations import Append, Overwrite
 from tiltyard.format.schema import Schema
 from tiltyard.format.transaction import Transaction
@@ -90,11 +90,17 @@ class Client:
             base = open_latest(self.store, self.session)
             fragments = write_fragments(self.store, base.schema, rows({key: key}).to_batches())
             transaction = Transaction(base.version, str(runtime.uuid4()), Append(tuple(fragments)))
+            unknown: OutcomeUnknown | None = None
             for _ in range(REPEATS):
                 try:
                     return commit(self.store, transaction, session=self.session, base=None).version
                 except OutcomeUnknown as error:
                     unknown = error
+                except StoreError:
+                    if unknown is None:
+                        raise
+                    # else it says nothing of the attempt before
+            assert unknown is not None
             raise unknown
 
         self.history.perform(f"append {key} until known", run, effect=effect)
