@@ -191,7 +191,7 @@ def _columns(snapshot: Snapshot) -> dict[str, Any]:
 def _whole(column: Any) -> Any:
     if column.num_chunks == 1:
         return column.chunk(0)
-    return pa.array([], column.type) if not column.num_chunks else pa.concat_arrays(column.chunks)
+    return pa.nulls(0, column.type) if not column.num_chunks else pa.concat_arrays(column.chunks)
 
 
 def _cast(array: Any, expected: Any, snapshot: Snapshot) -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from tiltyard.catalog.names import SEPARATOR, Id, object_id
@@ -225,16 +226,44 @@ def _row(values: Sequence[Any], names: Sequence[str]) -> Row:
 
 def batch_of(rows: Sequence[Row], schema: Any) -> Any:
     """Rows as a `pa.RecordBatch` of a register's schema."""
-    columns: list[list[Any]] = [
-        [row.object_id for row in rows],
-        [row.object_type for row in rows],
-        [row.location for row in rows],
-        [row.metadata for row in rows],
-        [None if row.base_objects is None else list(row.base_objects) for row in rows],
+    arrays = [
+        text_array([row.object_id for row in rows]),
+        text_array([row.object_type for row in rows]),
+        text_array([row.location for row in rows]),
+        text_array([row.metadata for row in rows]),
+        _lists([row.base_objects for row in rows], schema.field(len(COLUMNS) - 1).type),
     ]
-    columns += [[(row.extra or {}).get(name) for row in rows] for name in schema.names[len(COLUMNS) :]]
-    arrays = [pa.array(column, each.type) for column, each in zip(columns, schema, strict=True)]
+    for at in range(len(COLUMNS), len(schema)):
+        field = schema.field(at)
+        arrays.append(pa.array([(row.extra or {}).get(field.name) for row in rows], field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def text_array(values: Sequence[str | None]) -> Any:
+    """Text as a `pa.StringArray`. Put together here, for `pa.array` would load pandas: a second."""
+    encoded = [b"" if value is None else value.encode() for value in values]
+    nulls = [value is None for value in values]
+    buffers = [_validity(nulls), _offsets([len(each) for each in encoded]), pa.py_buffer(b"".join(encoded))]
+    return pa.StringArray.from_buffers(len(values), buffers[1], buffers[2], buffers[0], sum(nulls))
+
+
+def _lists(values: Sequence[tuple[str | None, ...] | None], arrow: Any) -> Any:
+    nulls = [value is None for value in values]
+    items = text_array([item for value in values for item in value or ()])
+    buffers = [_validity(nulls), _offsets([len(value or ()) for value in values])]
+    return pa.Array.from_buffers(arrow, len(values), buffers, sum(nulls), children=[items])
+
+
+def _validity(nulls: Sequence[bool]) -> Any:
+    if not any(nulls):
+        return None
+    return pa.py_buffer(np.packbits(~np.array(nulls, np.bool_), bitorder="little").tobytes())
+
+
+def _offsets(lengths: Sequence[int]) -> Any:
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:], dtype=np.int32)
+    return pa.py_buffer(offsets.tobytes())
 
 
 def _kept(batch: Any, gone: Sequence[int]) -> list[Any]:
@@ -249,7 +278,7 @@ def _kept(batch: Any, gone: Sequence[int]) -> list[Any]:
 
 def _joined(pieces: Sequence[Any], schema: Any) -> Any:
     if not pieces:
-        return pa.RecordBatch.from_arrays([pa.array([], each.type) for each in schema], schema=schema)
+        return batch_of([], schema)
     if len(pieces) == 1:
         return pieces[0]
     columns = [pa.concat_arrays([piece.column(at) for piece in pieces]) for at in range(len(schema))]
