@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from tiltyard.catalog.rows import Row
     from tiltyard.store import Store
 
+MAX_DIRECTORY_BYTES = 255
+"""No directory has a longer name; to look for one is an error for some stores."""
+
 FIRST_VERSION = manifest_path(1)
 """Mostly still there: one look says that a directory holds versions."""
 
@@ -127,7 +130,12 @@ def _where(catalog: Catalog, register: Register, row: Row) -> str:
             f"the register of {catalog.store.uri} has table {row.object_id!r} without a location; "
             "`tiltyard catalog check` shows all such rows"
         )
-    places = [resolve(each) for each in moves.places(register, row)]
+    try:
+        places = [resolve(each) for each in moves.places(register, row)]
+    except InvalidInput as error:
+        raise CatalogDamaged(
+            f"the register of {catalog.store.uri} has table {row.object_id!r} at an impossible place: {error}"
+        ) from error
     encoded = quote(places[0], safe=KEPT_CHARACTERS)
     if encoded != places[0]:
         places.append(encoded)
@@ -148,6 +156,8 @@ def directory_table(catalog: Catalog, register: Register, id: Id) -> Found | Non
             )
         return None
     location = root_location(id[0])
+    if len(location.encode()) > MAX_DIRECTORY_BYTES:
+        return None
     store = catalog.store
     if moves.leaving(store, register, location) or store.exists(f"{location}/{DEREGISTERED}"):
         return None
