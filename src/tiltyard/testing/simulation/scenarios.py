@@ -59,6 +59,11 @@ def deletes(*keys: int) -> Script:
     return steps(*(do(Client.delete, key) for key in keys))
 
 
+def compact_deferred(client: Client) -> None:
+    """A compaction after which the indices still hold the old addresses."""
+    client.compact(deferred=True)
+
+
 _ACTORS: Mapping[str, Mapping[str, Script]] = {
     "appends": {"a": appends(10, 11), "b": appends(20, 21), "c": appends(30, 31)},
     "grouped-appends": {
@@ -69,7 +74,8 @@ _ACTORS: Mapping[str, Mapping[str, Script]] = {
     },
     "reads": {
         "a": steps(do(Client.append, 10), do(Client.read), do(Client.delete, 10), do(Client.read)),
-        "b": steps(do(Client.read), do(Client.append, 20), do(Client.read)),
+        "b": steps(do(Client.read), do(Client.append, 20), do(Client.read), do(Client.read_version, 2)),
+        "c": steps(do(Client.tag, "first", 1), do(Client.delete, 1), do(Client.read_tag, "first")),
     },
     "deletes": {"a": deletes(1, 2), "b": deletes(2, 3), "c": appends(30, 31)},
     "updates": {
@@ -112,12 +118,22 @@ _ACTORS: Mapping[str, Mapping[str, Script]] = {
         "a": steps(do(Client.append, 10), do(Client.wait, HOURS), do(Client.append, 11)),
         "b": deletes(1, 2),
         "c": steps(do(Client.wait, HOURS), do(Client.clean_up), do(Client.clean_up)),
-        "d": steps(do(Client.tag, "keep", 1), do(Client.wait, HOURS), do(Client.read)),
+        "d": steps(do(Client.tag, "keep", 1), do(Client.wait, HOURS), do(Client.read_tag, "keep")),
     },
     "indices": {
         "a": steps(do(Client.append, 10), do(Client.upsert, 1, 101), do(Client.append, 11)),
         "b": steps(do(Client.index), do(Client.compact), do(Client.extend_index)),
-        "c": steps(do(Client.delete, 2), do(Client.update, 3, 303), do(Client.read)),
+        "c": steps(do(Client.delete, 2), do(Client.update, 3, 303), do(Client.find, 0, 12)),
+    },
+    "remaps": {
+        "a": steps(do(Client.delete, 4), do(Client.upsert, 5, 105), do(Client.append, 10)),
+        "b": steps(do(Client.compact), do(Client.find, 4, 6), do(Client.extend_index)),
+        "c": steps(do(Client.find, 5, 6), do(Client.update, 1, 101), do(Client.find, 0, 12)),
+    },
+    "deferred-remaps": {
+        "a": steps(do(Client.delete, 4), do(Client.upsert, 5, 105), do(Client.append, 10)),
+        "b": steps(compact_deferred, do(Client.find, 4, 6), compact_deferred, do(Client.extend_index)),
+        "c": steps(do(Client.find, 5, 6), do(Client.compact), do(Client.find, 0, 12)),
     },
     "young": {
         "a": steps(do(Client.append, 10), do(Client.wait, 600.0), do(Client.append, 11)),
@@ -130,6 +146,12 @@ _ACTORS: Mapping[str, Mapping[str, Script]] = {
         "d": steps(do(Client.update, 2, 202), do(Client.tag, "keep", 2), do(Client.read)),
     },
 }
+
+_INDEXED = steps(do(Client.append, 4), do(Client.append, 5), do(Client.index))
+"""Three fragments that one index covers."""
+
+_BEFORE: Mapping[str, Script] = {"indices": _INDEXED, "remaps": _INDEXED, "deferred-remaps": _INDEXED}
+"""What is done before the actors begin."""
 
 UNIQUE = ("updates", "upserts")
 """Where no key may ever have two rows."""
@@ -160,8 +182,9 @@ def _made() -> dict[str, Callable[[], Scenario]]:
             def make(
                 name: str = f"{name}-{medium}", actors: Mapping[str, Script] = actors, medium: Medium = medium
             ) -> Scenario:
-                unique = name.rpartition("-")[0] in UNIQUE
-                return TableScenario(name, actors, settings(medium), unique=unique)
+                kind = name.rpartition("-")[0]
+                before = _BEFORE.get(kind)
+                return TableScenario(name, actors, settings(medium), kind in UNIQUE, before)
 
             found[f"{name}-{medium}"] = make
         for name, scripts in _TAGGERS.items():

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tiltyard import runtime
 from tiltyard.dataset import LanceDataset, write_dataset
-from tiltyard.errors import OutcomeUnknown, StoreError
+from tiltyard.errors import OutcomeUnknown, StoreError, TiltyardError
 from tiltyard.format.operations import Append, Overwrite
 from tiltyard.format.schema import Schema
 from tiltyard.format.transaction import Transaction
@@ -21,9 +21,10 @@ from tiltyard.table.apply import NewTable
 from tiltyard.table.commit import commit
 from tiltyard.table.snapshot import open_latest
 from tiltyard.table.write import write_fragments
-from tiltyard.testing.simulation.chain import KEY, VALUE, check_table, made_below_another, version_of
+from tiltyard.testing.simulation.chain import KEY, VALUE, by_key, made_below_another, rows_of, version_of
 from tiltyard.testing.simulation.files import CLOCK_TICK_NS
-from tiltyard.testing.simulation.history import History, Rows
+from tiltyard.testing.simulation.history import History, Rows, Saw
+from tiltyard.testing.simulation.table_checks import between, check_table
 from tiltyard.testing.simulation.unfinished import move_away_unfinished
 from tiltyard.testing.simulation.world import FileSystem, Settings, World
 
@@ -32,6 +33,12 @@ FIRST_KEYS = range(4)
 
 CLEANUP_AGE_SECONDS = 3_600.0
 """How old a version is when a cleanup of a scenario takes it."""
+
+NEXT_KEY = 999
+"""Key of the row that whoever comes after a run appends."""
+
+POWER_CUT_CHANCE = 0.25
+"""How often the power goes after the actors have ended, where the weather has that."""
 
 REPEATS = 4
 """How often a client commits again after a lost answer."""
@@ -145,21 +152,37 @@ class Client:
 
         self.history.perform(f"upsert {key} = {value}", run, effect=effect)
 
-    def compact(self) -> None:
-        """Rewrite small fragments into one."""
+    def compact(self, *, deferred: bool = False) -> None:
+        """Rewrite small fragments into one. `deferred`: indices stay as they are, with notes of where rows
+        went.
+        """
 
-        def run() -> None:
-            self.table().optimize.compact_files()
+        def run() -> Saw:
+            handle = self.table()
+            handle.optimize.compact_files(defer_index_remap=deferred)
+            return Saw(int(handle.version))
 
-        self.history.perform("compact", run)
+        self.history.perform("compact deferred" if deferred else "compact", run)
 
     def index(self) -> None:
         """Build a B-tree on the key."""
-        self.history.perform("index", lambda: self.table().create_scalar_index(KEY, "BTREE", replace=True))
+
+        def run() -> int:
+            handle = self.table()
+            handle.create_scalar_index(KEY, "BTREE", replace=True)
+            return int(handle.version)
+
+        self.history.perform("index", run, effect=lambda before, _: before)
 
     def extend_index(self) -> None:
         """Take new rows into the B-tree."""
-        self.history.perform("extend", lambda: self.table().optimize.optimize_indices())
+
+        def run() -> Saw:
+            handle = self.table()
+            handle.optimize.optimize_indices()
+            return Saw(int(handle.version))
+
+        self.history.perform("extend", run)
 
     def clean_up(self, older_than_seconds: float = CLEANUP_AGE_SECONDS) -> None:
         """Remove old versions and what only they name."""
@@ -182,7 +205,11 @@ class Client:
 
     def tag(self, name: str, version: int) -> None:
         """Give a version a name, which keeps it."""
-        self.history.perform(f"tag {name} = {version}", lambda: self.table().tags.create(name, version))
+
+        def run() -> None:
+            self.table().tags.create(name, version)
+
+        self.history.perform(f"tag {name} = {version}", run, tagged=(name, version))
 
     def wait(self, seconds: float) -> None:
         """Let time pass."""
@@ -213,17 +240,49 @@ class Client:
 
     def read(self) -> None:
         """Read the newest version whole; it is no older than what was acknowledged before."""
+        self._look("read", lambda: (self._newest(), None))
 
-        def run() -> None:
-            known = self.history.newest_acknowledged()
-            table = self.table()
-            if table.version < known:
-                self.history.wrong.append(
-                    f"T8: a read saw version {table.version} after version {known} was acknowledged"
-                )
-            table.to_table()
+    def find(self, first: int, end: int) -> None:
+        """Read the rows of the newest version whose keys are in a range."""
+        self._look(f"find {first} to {end}", lambda: (self._newest(), range(first, end)))
 
-        self.history.perform("read", run)
+    def read_version(self, version: int) -> None:
+        """Read a version by its number."""
+
+        def old() -> tuple[LanceDataset, None]:
+            table = self.table().checkout_version(version)
+            if table.version != version:
+                self.history.wrong.append(f"T10: asked for version {version}, shown {table.version}")
+            return table, None
+
+        self._look(f"read version {version}", old)
+
+    def read_tag(self, name: str) -> None:
+        """Read what a tag names."""
+        self._look(f"read tag {name}", lambda: (self.table().checkout_version(name), None), tag=name)
+
+    def _newest(self) -> LanceDataset:
+        known = self.history.newest_acknowledged()
+        table = self.table()
+        if table.version < known:
+            self.history.wrong.append(
+                f"T8: a read saw version {table.version} after version {known} was acknowledged"
+            )
+        return table
+
+    def _look(
+        self, name: str, opened: Callable[[], tuple[LanceDataset, range | None]], tag: str | None = None
+    ) -> None:
+        def run() -> Saw:
+            table, keys = opened()
+            where = {} if keys is None else {"filter": between(keys)}
+            return Saw(int(table.version), by_key(table.to_table(**where)), keys, tag)
+
+        self.history.perform(name, run)
+
+
+class Behind(AssertionError):
+    """Whoever came next did not find what was told before."""
 
 
 Script = Callable[[Client], None]
@@ -237,6 +296,8 @@ class TableScenario:
     actors: Mapping[str, Script]
     settings: Settings = field(default_factory=Settings)
     unique: bool = False
+    before: Script | None = None
+    """What is done in fair weather before the actors begin."""
 
     def run(self, world: World) -> list[str]:
         """Set up, act, check."""
@@ -252,11 +313,42 @@ class TableScenario:
         def start() -> None:
             create(world.store(), world.session(), {key: key for key in FIRST_KEYS})
 
+            if self.before is not None:
+                self.before(Client(world, history, world.store(), world.session()))
+
         world.calmly("setup", start)
         world.do({name: partial(act, name, script) for name, script in self.actors.items()})
+        world.perhaps_cut_power(POWER_CUT_CHANCE)
         if world.settings.file_system is FileSystem.NO_EXCLUSIVE_NAMES:
             world.calmly("person", lambda: move_away_unfinished(world.store(), history))
         wrong: list[str] = world.calmly(
             "check", lambda: check_table(world, history, world.store(), unique=self.unique)
         )
-        return wrong
+        return wrong or next_ones(world, history)
+
+
+def next_ones(world: World, history: History) -> list[str]:
+    """T12: whoever comes after a run finds the newest version, appends a row to it, and another reads it."""
+    greatest = history.newest_acknowledged(seen=not world.power_cuts)
+
+    def write() -> tuple[int, Rows]:
+        base = open_latest(world.store(), world.session())
+        if base.version < greatest:
+            raise Behind(f"the newest version is {base.version}, and {greatest} was acknowledged")
+        before = rows_of(base)
+        made = write_dataset(rows({NEXT_KEY: NEXT_KEY}), LanceDataset._made(base), mode="append").version
+        if made != base.version + 1:
+            raise Behind(f"an append to version {base.version} made version {made}")
+        return int(made), {**before, NEXT_KEY: (*before.get(NEXT_KEY, ()), NEXT_KEY)}
+
+    def read(expected: tuple[int, Rows]) -> None:
+        after = open_latest(world.store(), world.session())
+        if (after.version, rows_of(after)) != expected:
+            raise Behind(f"version {expected[0]} was appended, and version {after.version} is read")
+
+    try:
+        written = world.calmly("next writer", write)
+        world.calmly("next reader", lambda: read(written))
+    except (TiltyardError, Behind) as error:
+        return [f"T12: {type(error).__name__} for whoever comes next: {error}"]
+    return []

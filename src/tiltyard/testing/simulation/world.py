@@ -21,12 +21,15 @@ from tiltyard.testing.simulation.objects import MadeObject, SimulatedObjects
 from tiltyard.testing.simulation.port import SimulatedPort
 from tiltyard.testing.simulation.runtime import SimulatedRuntime, installed
 from tiltyard.testing.simulation.scheduler import Actor, Process, Scheduler, Stopped
-from tiltyard.testing.simulation.storm import CALM, Storm, Weather
+from tiltyard.testing.simulation.storm import CALM, REQUEST_SECONDS, Storm, Weather
 
 Medium = Literal["disk", "objects"]
 """A local disk under the real local store, or an object store."""
 
 ROOT = "/lake"
+
+LATE_NS = round((max(REQUEST_SECONDS) + 5.0) * 1e9)
+"""The longest way of a request, and the points at which its arrival may have to wait for others."""
 
 PLACES = 4
 """Lines of code that the report of an exception names."""
@@ -111,6 +114,11 @@ class World:
 
     def _every(self) -> Sequence[Made | MadeObject]:
         return self.files.archive if self.settings.medium == "disk" else self._objects
+
+    @property
+    def late_ns(self) -> int:
+        """How long after its caller has given up a request may still arrive."""
+        return LATE_NS if self.settings.medium == "objects" else 0
 
     @property
     def names_given(self) -> int:
