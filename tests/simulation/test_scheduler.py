@@ -13,7 +13,6 @@ from tiltyard import runtime
 from tiltyard.testing.faults import Crashed
 from tiltyard.testing.simulation.choices import RandomChoices, ReplayedChoices
 from tiltyard.testing.simulation.explore import replay, run_once, same_twice
-from tiltyard.testing.simulation.guard import NotDeterministic
 from tiltyard.testing.simulation.scenarios import SCENARIOS
 from tiltyard.testing.simulation.scheduler import SimulationError
 from tiltyard.testing.simulation.world import Settings, World
@@ -184,38 +183,3 @@ def test_a_replayed_run_is_the_run() -> None:
     scenario = SCENARIOS["deletes-disk"]()
     run = run_once(scenario, RandomChoices(11), 11)
     assert replay(scenario, 11, run.choices).trace == run.trace
-
-
-class Cheater:
-    """A scenario whose actor calls a module that goes around the runtime."""
-
-    name = "cheater"
-    settings = Settings()
-
-    def __init__(self, code: str) -> None:
-        self.code = code
-
-    def run(self, world: World) -> list[str]:
-        module = {"__name__": "tiltyard.table.cheating"}
-        world.do({"a": lambda: exec(self.code, module)})
-        return []
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import time; time.time()",
-        "import time; time.sleep(0)",
-        "import random; random.random()",
-        "import uuid; uuid.uuid4()",
-        "import os; os.listdir('.')",
-        "import threading; threading.Thread(target=print).start()",
-        "open('/dev/null')",
-        "try:\n import time; time.time()\nexcept Exception:\n pass",
-    ],
-)
-def test_reaching_around_the_runtime_is_told_with_the_place(code: str) -> None:
-    run = run_once(Cheater(code), ReplayedChoices(()), 0)
-    assert run.wrong
-    assert NotDeterministic.__name__ in run.wrong[0]
-    assert "tiltyard.table.cheating:" in run.wrong[0]
