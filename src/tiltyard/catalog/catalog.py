@@ -78,6 +78,8 @@ class Catalog:
 
             finish_pending(self)
         answer: T = submit(Change(self._table, mutation, repairing))
+        if self._table.has_old_files:
+            self._table.remove_old_files()
         return answer
 
     def _need_register(self) -> None:

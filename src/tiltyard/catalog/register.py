@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from tiltyard import runtime
 from tiltyard.catalog.names import REGISTER
+from tiltyard.catalog.old_files import is_due, remove_old_files
 from tiltyard.catalog.rows import REPAIR, Rows, batch_of
 from tiltyard.errors import (
     CatalogDamaged,
@@ -233,6 +234,8 @@ class RegisterTable:
         self.session = session
         self.publish = publish
         self.store = root.at(REGISTER)
+        self.has_old_files = False
+        """Whether the change that made the last version through this object is to look for old files."""
         self._key = (self.store.identity, "", "register", str(root.durable))
 
     def newest(self) -> Register:
@@ -293,6 +296,15 @@ class RegisterTable:
             except StoreError:
                 directory_ns = None  # then the next look lists
         self._keep(_Held(register, directory_ns, looked_ns, moment))
+        if is_due(register.version):
+            self.has_old_files = True
+
+    def remove_old_files(self) -> None:
+        """What the disk need not keep goes (`catalog.old_files`)."""
+        self.has_old_files = False
+        held: _Held | None = self.session.cache.get(self._key)
+        if held is not None:
+            remove_old_files(self.store, self.session, held.register)
 
     def make(self) -> None:
         """Make the first version, without rows, if there is none: what the official package begins with too.
