@@ -280,6 +280,8 @@ class _Drop:
         self.until_ns = self.now_ns + (grace_ns if state == DROPPED else 0)
         self.move: Move | None = None
         self.carried_out = True
+        self.text = ""
+        """The record as it was last put."""
 
     def run(self) -> Dropped:
         location, name = self.found.location, self.found.id[-1]
@@ -329,7 +331,7 @@ class _Drop:
                 moves.relocate(draft, self.move.source, self.move.target)
         elif found.row is None:
             raise _Outdated  # the directory went away while we looked
-        draft.metadata[record.key] = record.text()
+        self.text = draft.metadata[record.key] = record.text()
         return record
 
     def _finish(self, decided_at: float) -> None:
@@ -337,15 +339,20 @@ class _Drop:
         if self.move is None:
             return
         with suppress(StoreError):
-            if moves.finish(self.catalog, self.move, decided_at) is State.VOID:
-                self.carried_out = False
-                self.catalog.mutate(self._forget)
+            state = moves.finish(self.catalog, self.move, decided_at)
+            if state is State.VOID and not is_directory(self.catalog.store, self.record.location):
+                self.carried_out = not self.catalog.mutate(self._forget)
 
-    def _forget(self, draft: Draft) -> None:
-        """There was nothing to be moved aside: what was dropped had been replaced under its name."""
-        draft.metadata.pop(self.record.key, None)
+    def _forget(self, draft: Draft) -> bool:
+        """Whether nothing was moved aside, because what was dropped had been replaced under its name. Then
+        the record goes. If it is gone already, the drop was carried out and undone by others.
+        """
+        if draft.metadata.get(self.record.key) != self.text:
+            return False
+        del draft.metadata[self.record.key]
         if self.move is not None:
             draft.metadata.pop(self.move.key, None)
+        return True
 
 
 def discard(draft: Draft, row: Row, grace_seconds: float = DEFAULT_GRACE_SECONDS) -> Dropped:
