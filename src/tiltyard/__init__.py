@@ -18,6 +18,7 @@ _HOMES = {
     "connect": "tiltyard.lake",
     "create_table": "tiltyard.lake",
     "open_table": "tiltyard.lake",
+    "Lake": "tiltyard.lake",
     "Table": "tiltyard.lake",
     "LanceDataset": "tiltyard.dataset",
     "Session": "tiltyard.session",
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tiltyard import lance as lance
     from tiltyard.dataset import LanceDataset as LanceDataset
     from tiltyard.dataset import write_dataset as write_dataset
+    from tiltyard.lake import Lake as Lake
     from tiltyard.lake import Table as Table
     from tiltyard.lake import connect as connect
     from tiltyard.lake import create_table as create_table
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from tiltyard.session import Session as Session
 
 __all__ = [
+    "Lake",
     "LanceDataset",
     "Session",
     "Table",

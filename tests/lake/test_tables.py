@@ -72,16 +72,16 @@ def test_creating_twice_is_refused_or_opens(tmp_path: Path) -> None:
 
 def test_a_directory_of_tables(tmp_path: Path) -> None:
     lake = ty.connect(tmp_path)
-    assert lake.table_names() == []
+    assert lake.tables() == []
     lake.create_table("flights", DATA)
     lake.create_table("planes", DATA.schema)
     (tmp_path / "loose.lance").write_text("no table")
     (tmp_path / "empty.lance").mkdir()
-    assert lake.table_names() == ["flights", "planes"]
-    assert lake.open_table("flights").count() == 3
-    for name in ("", "a/b", "..", ".hidden", None):
+    assert lake.tables() == ["flights", "planes"]
+    assert lake.table("flights").count() == 3
+    for name in ("", "..", ".hidden", None):
         with pytest.raises(InvalidInput):
-            lake.open_table(name)
+            lake.table(name)
 
 
 def test_a_directory_tells_its_names_and_hints_at_the_right_one(tmp_path: Path) -> None:
@@ -90,9 +90,9 @@ def test_a_directory_tells_its_names_and_hints_at_the_right_one(tmp_path: Path) 
     lake.create_table("flights", DATA)
     assert (list(lake), len(lake), "flights" in lake) == (["flights"], 1, True)
     with pytest.raises(InvalidInput, match=r"give 'flights' instead of 'flights\.lance'"):
-        lake.open_table("flights.lance")
+        lake.table("flights.lance")
     with pytest.raises(TableNotFound, match=r"no table 'flight' in .*nearest: flights"):
-        lake.open_table("flight")
+        lake.table("flight")
 
 
 # -- tables that stay at a version --------------------------------------------------------------

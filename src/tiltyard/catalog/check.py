@@ -93,6 +93,7 @@ def gather(catalog: Catalog) -> Facts:
         batches=tuple(batch_intents.pending(store)),
         torn=tuple(batch_intents.torn(store)),
         root_is_listed=catalog.settings.mode.lists_directories,
+        has_register=catalog.settings.mode.has_register,
     )
 
 
@@ -102,6 +103,9 @@ def _of_register(catalog: Catalog, register: Register) -> Facts:
     dropped = trash.records(metadata)
     under_way = moves.pending(metadata)
     named = {each.location for each in dropped} | {each.home for each in dropped if each.home is not None}
+    for location in _locations(tuple(register.rows)):
+        first = location.partition("/")[0]
+        named |= {first, quote(first, safe=KEPT_CHARACTERS)}
     for move in under_way:
         named |= {move.source, move.target}
     facts = Facts(

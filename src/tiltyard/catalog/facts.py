@@ -57,6 +57,8 @@ class Facts:
     """Batches that could be neither finished nor taken back: their files, and what was told of them."""
     root_is_listed: bool = True
     """Whether directories at the root are tables by themselves (all modes but one)."""
+    has_register: bool = True
+    """Whether the catalog looks at a register at all."""
     primary_key: bool = True
     fragments: int = 1
     deletions: bool = False

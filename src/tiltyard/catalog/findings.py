@@ -322,13 +322,14 @@ def _directories(facts: Facts, rows: _Rows) -> Iterator[Finding]:
         if place.deregistered:
             continue
         young = place.age_ns < facts.grace_ns
-        if not location.endswith(SUFFIX) or not facts.root_is_listed:
-            if not location.endswith(SUFFIX):
+        if not location.endswith(SUFFIX):
+            if facts.has_register:
                 yield _orphan(rows, location, place, young)
-            elif place.is_table:
-                yield _unregistered(facts, rows, location)
         elif place.is_table:
-            yield _unregistered(facts, rows, location)
+            if facts.has_register:
+                yield _unregistered(facts, rows, location)
+        elif not facts.root_is_listed:
+            continue
         elif place.reserved:
             yield _unfinished(facts, rows, location, young)
         elif place.entries:

@@ -305,7 +305,7 @@ class Table:
         self._refuse_pinned(mode)
         if isinstance(data, pa.Schema):
             data = data.empty_table()
-        self._ds.insert(data, mode=mode, **_given(options))
+        self._ds.insert(data, mode=mode, **given(options))
 
     def _refuse_pinned(self, what: str) -> None:
         if self._pinned:
@@ -354,7 +354,7 @@ class Table:
         search is exact. Raises `InvalidInput` and `WrongType` for what does not fit.
         """
         near = {"column": self._vector_column() if column is None else column, "q": vector, "k": k}
-        near |= _given({"metric": metric, "distance_range": distance_range})
+        near |= given({"metric": metric, "distance_range": distance_range})
         return Scan(self._ds, {"columns": columns, "where": where, "nearest": near, "prefilter": True})
 
     def head(self, rows: int = HEAD_ROWS, columns: Columns = None) -> Any:
@@ -533,7 +533,7 @@ def create_table(
     added, and not dropped without a word either.
     """
     exist_ok = arguments.flag("exist_ok", exist_ok)
-    options = _given(
+    options = given(
         {
             "schema": schema,
             "max_rows_per_file": max_rows_per_file,
@@ -554,7 +554,7 @@ def create_table(
             raise TableAlreadyExists(
                 f"a table is at {uri} already: open it with open_table, or give exist_ok=True to create_table"
             ) from error
-        if not _is_empty(data):
+        if not is_empty(data):
             raise TableAlreadyExists(
                 f"a table is at {uri} already, and create_table adds no rows to it: with exist_ok=True give "
                 "the schema alone (data.schema), then append() or upsert() the data"
@@ -565,7 +565,7 @@ def create_table(
     return Table(made)
 
 
-def _is_empty(data: Any) -> bool:
+def is_empty(data: Any) -> bool:
     """Whether the data certainly has no rows; of streams nobody knows."""
     if isinstance(data, Mapping):
         return all(hasattr(values, "__len__") and len(values) == 0 for values in data.values())
@@ -575,6 +575,6 @@ def _is_empty(data: Any) -> bool:
     return rows == 0
 
 
-def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+def given(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a write that were given."""
     return {name: value for name, value in options.items() if value is not None}

@@ -1,0 +1,307 @@
+"""A lake: the tables of one catalog, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tiltyard.catalog.catalog import Catalog
+from tiltyard.catalog.creating import create_table
+from tiltyard.catalog.declaring import table_exists
+from tiltyard.catalog.found import find_table
+from tiltyard.catalog.names import Id
+from tiltyard.catalog.namespaces import create_namespace, drop_namespace, namespace_exists
+from tiltyard.catalog.operations.opening import opened
+from tiltyard.catalog.renaming import rename_table
+from tiltyard.catalog.settings import Settings
+from tiltyard.catalog.trash import drop_table, dropped_tables, undrop_table
+from tiltyard.dataset import arguments
+from tiltyard.dataset.handle import LATEST, open_root, seconds_of
+from tiltyard.dataset.places import is_table
+from tiltyard.errors import InvalidInput, InvalidUri, TableAlreadyExists, TableNotFound, nearest
+from tiltyard.lake.keys import check_key, with_key
+from tiltyard.lake.listing import namespaces_of, tables_of
+from tiltyard.lake.names import id_of, text_of
+from tiltyard.lake.table import Table, given, is_empty
+from tiltyard.lake.words import plain
+from tiltyard.session import default_session
+from tiltyard.table.wording import NS_PER_SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tiltyard.dataset import LanceDataset
+    from tiltyard.dataset.progress import FragmentWriteProgress
+
+
+class Lake:
+    """The tables below one path or URI, by dotted name: `ops.flights` is `flights` in the namespace `ops`.
+
+    `lake["ops.flights"]` opens one, iterating gives the names. A name that has a dot itself stands in double
+    quotes. A lake may be shared among threads and processes, and pickled.
+    """
+
+    def __init__(
+        self,
+        uri: Any,
+        storage_options: Mapping[str, Any] | None = None,
+        properties: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._asked = uri, storage_options, properties
+        store = open_root(uri, storage_options)
+        self._catalog = Catalog(store, Settings.parse(properties), default_session())
+
+    def __repr__(self) -> str:
+        return f"Lake({self.uri!r})"
+
+    def __reduce__(self) -> Any:
+        _, storage_options, properties = self._asked
+        return Lake, (self._catalog.store.uri, storage_options, properties)
+
+    @property
+    def uri(self) -> str:
+        """Where the lake is."""
+        return self._catalog.store.uri
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog behind it, for the functions of `tiltyard.catalog`."""
+        return self._catalog
+
+    # -- tables ----------------------------------------------------------------------------------
+
+    @plain
+    def create_table(
+        self,
+        name: str | Sequence[str],
+        data: Any,
+        *,
+        key: str | Sequence[str] | None = None,
+        exist_ok: bool = False,
+        properties: Mapping[str, str] | None = None,
+        schema: Any = None,
+        max_rows_per_file: int | None = None,
+        max_bytes_per_file: int | None = None,
+        data_storage_version: str | None = None,
+        enable_stable_row_ids: bool | None = None,
+        commit_message: str | None = None,
+        transaction_properties: Mapping[str, str] | None = None,
+        progress: FragmentWriteProgress | Callable[[int], None] | None = None,
+    ) -> Table:
+        """Make a table of data, or an empty one of a `pa.Schema`. Of several creators exactly one succeeds.
+
+        Namespaces in the name that are missing are made first, and stay whatever becomes of the table. `key`:
+        the columns of the primary key, which must not be null; `upsert` and `merge` go by it. `properties`:
+        texts that the catalog keeps with the name. The rest as for `tiltyard.create_table`.
+
+        Raises `TableAlreadyExists`. With `exist_ok` the table that is there is opened instead: it must have
+        all columns of the schema, with their types, and the key (`SchemaMismatch`). Rows are never added to
+        it: with rows it raises `TableAlreadyExists` all the same.
+        """
+        id = id_of(name)
+        options = given(
+            {
+                "max_rows_per_file": max_rows_per_file,
+                "max_bytes_per_file": max_bytes_per_file,
+                "data_storage_version": data_storage_version,
+                "enable_stable_row_ids": enable_stable_row_ids,
+                "commit_message": commit_message,
+                "transaction_properties": transaction_properties,
+                "progress": progress,
+            }
+        )
+        opens = arguments.flag("exist_ok", exist_ok) and (isinstance(data, pa.Schema) or is_empty(data))
+        if key is not None:
+            data = with_key(data, schema, key)
+        elif schema is not None:
+            options["schema"] = schema
+        self._make_above(id)
+        mode = "exist_ok" if opens else "create"
+        try:
+            _, dataset = create_table(self._catalog, id, data, mode=mode, properties=properties, **options)
+        except TableAlreadyExists as error:
+            raise self._taken(error, id, exist_ok) from error
+        if opens and key is not None:
+            check_key(dataset, key)
+        return _shown(dataset)
+
+    def _taken(self, error: TableAlreadyExists, id: Id, exist_ok: bool) -> TableAlreadyExists:
+        named = text_of(id)
+        if not exist_ok:
+            return TableAlreadyExists(
+                f"{named!r} is in {self.uri} already: open it with table({named!r}), or give exist_ok=True "
+                f"to create_table ({error})"
+            )
+        return TableAlreadyExists(
+            f"{named!r} is in {self.uri} already, and create_table adds no rows to it: with exist_ok=True "
+            f"give the schema alone (data.schema), then append() or upsert() the data ({error})"
+        )
+
+    @plain
+    def table(self, name: str | Sequence[str]) -> Table:
+        """Open a table. Raises `TableNotFound`, which names those that are near."""
+        id = id_of(name)
+        try:
+            return _shown(opened(self._catalog, id))
+        except TableNotFound as error:
+            raise self._no_table(error, name, id) from error
+
+    def __getitem__(self, name: str | Sequence[str]) -> Table:
+        return self.table(name)
+
+    def _no_table(self, error: TableNotFound, name: Any, id: Id) -> TableNotFound:
+        """The error in the words of this face."""
+        if table_exists(self._catalog, id):
+            return error  # it is declared
+        if isinstance(name, str) and len(id) > 1 and table_exists(self._catalog, (name,)):
+            return TableNotFound(
+                f"there is no table {name!r} in {self.uri}; one whose name has the dot itself is "
+                f"{text_of((name,))!r}"
+            )
+        return TableNotFound(
+            f"there is no table {text_of(id)!r} in {self.uri}; {nearest(text_of(id), self.tables())}"
+        )
+
+    @plain
+    def rename(self, old: str | Sequence[str], new: str | Sequence[str]) -> Table:
+        """Give a table another name, which may be in another namespace that exists; nothing is copied.
+
+        `new` is the whole name. Raises `TableNotFound`, `TableAlreadyExists`, `NamespaceNotFound`.
+        """
+        id = id_of(new)
+        rename_table(self._catalog, id_of(old), id)
+        return self.table(id)
+
+    @plain
+    def drop(self, name: str | Sequence[str], *, purge: bool = False) -> None:
+        """Drop a table: it is gone for everybody, `undrop` brings it back for a week, and whoever reads it
+        just now finishes. With `purge` its data are deleted at once.
+
+        Of several that drop one table exactly one succeeds. Raises `TableNotFound`.
+        """
+        id = id_of(name)
+        try:
+            drop_table(self._catalog, id, purge=arguments.flag("purge", purge))
+        except TableNotFound as error:
+            raise self._no_table(error, name, id) from error
+
+    @plain
+    def undrop(self, name: str | Sequence[str]) -> Table:
+        """Bring back the table of this name that was dropped last. Raises `TableNotDropped`,
+        `TableAlreadyExists` (the name is taken), `NamespaceNotFound`.
+        """
+        id = id_of(name)
+        undrop_table(self._catalog, id)
+        return self.table(id)
+
+    def dropped(self) -> list[dict[str, Any]]:
+        """The dropped tables that can be brought back, oldest first: `{"table": name, "dropped": time,
+        "until": time}` (local times, without zone).
+        """
+        return [
+            {
+                "table": text_of(each.id),
+                "dropped": _local(each.dropped_ns),
+                "until": _local(each.until_ns),
+            }
+            for each in dropped_tables(self._catalog)
+        ]
+
+    def tables(self, namespace: str | Sequence[str] | None = None) -> list[str]:
+        """Names of all tables, or of those in a namespace and below it, as `table` takes them.
+
+        Raises `NamespaceNotFound`.
+        """
+        return [text_of(id) for id in tables_of(self._catalog, _namespace(namespace))]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables())
+
+    def __len__(self) -> int:
+        return len(self.tables())
+
+    def __bool__(self) -> bool:
+        return True  # also when it is empty: `if lake:` asks whether there is one
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            return table_exists(self._catalog, id_of(name))
+        except InvalidInput:
+            return False
+
+    def properties(self, name: str | Sequence[str]) -> dict[str, str]:
+        """What the catalog keeps with a table's name. Raises `TableNotFound`."""
+        return find_table(self._catalog, id_of(name)).properties or {}
+
+    # -- namespaces ------------------------------------------------------------------------------
+
+    def namespaces(self, namespace: str | Sequence[str] | None = None) -> list[str]:
+        """Names of all namespaces, or of those in one and below it."""
+        return [text_of(id) for id in namespaces_of(self._catalog, _namespace(namespace))]
+
+    @plain
+    def create_namespace(
+        self,
+        name: str | Sequence[str],
+        properties: Mapping[str, str] | None = None,
+        *,
+        exist_ok: bool = False,
+    ) -> None:
+        """Make a namespace, and those above it that are missing. Raises `NamespaceAlreadyExists` unless
+        `exist_ok`.
+        """
+        id = id_of(name, "a namespace")
+        mode = "exist_ok" if arguments.flag("exist_ok", exist_ok) else "create"
+        self._make_above(id)
+        create_namespace(self._catalog, id, properties, mode)
+
+    @plain
+    def drop_namespace(self, name: str | Sequence[str], *, cascade: bool = False) -> None:
+        """Remove a namespace. Raises `NamespaceNotFound`, and `NamespaceNotEmpty` unless `cascade`, which
+        drops the tables in it first (`undrop` brings them back once the namespace is there again).
+        """
+        behavior = "cascade" if arguments.flag("cascade", cascade) else "restrict"
+        drop_namespace(self._catalog, id_of(name, "a namespace"), None, behavior)
+
+    def _make_above(self, id: Id) -> None:
+        """Make the namespaces above an id that are missing."""
+        for depth in range(1, len(id)):
+            if not namespace_exists(self._catalog, id[:depth]):
+                create_namespace(self._catalog, id[:depth], None, "exist_ok")
+
+
+def connect(
+    uri: Any,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    properties: Mapping[str, Any] | None = None,
+) -> Lake:
+    """The lake at a path or URI; nothing is made, and no table is opened yet.
+
+    `lake["ops.flights"]` opens one. `properties`: settings of the catalog, as the official package takes
+    them. Raises `InvalidUri` where a table lies at the very place.
+    """
+    lake = Lake(uri, storage_options, properties)
+    if is_table(lake.catalog.store):
+        raise InvalidUri(
+            f"{lake.uri} is itself a table, no lake: open it with open_table({lake.uri!r}), or connect to "
+            "the directory that it lies in"
+        )
+    return lake
+
+
+def _shown(dataset: LanceDataset) -> Table:
+    """A table whose reads see the newest version."""
+    dataset._freshness = seconds_of(LATEST)
+    return Table(dataset)
+
+
+def _namespace(name: Any) -> Id:
+    return () if name is None else id_of(name, "a namespace")
+
+
+def _local(ns: int) -> datetime:
+    return datetime.fromtimestamp(ns / NS_PER_SECOND)
