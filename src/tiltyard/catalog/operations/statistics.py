@@ -1,4 +1,4 @@
-"""Figures of a table that cost no scan."""
+"""Figures of a table that cost no scan: its manifest and the tails of its data files say them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ SMALL_FRAGMENT_ROWS = 1_048_576
 
 @dataclass(frozen=True, slots=True)
 class TableStatistics:
-    """Bytes of data files, physical rows (deleted ones included), indices, lengths of fragments (rows)."""
+    """Bytes of columns in data files, physical rows (deleted ones included), indices, lengths of fragments
+    (rows).
+    """
 
     total_bytes: int
     rows: int
@@ -37,7 +39,7 @@ def table_statistics(catalog: Catalog, id: Id, *, branch: str | None = None) -> 
     fragments = snapshot.fragments
     rows = np.sort(np.asarray(fragments.physical_rows, dtype=np.int64))
     return TableStatistics(
-        total_bytes=sum(file.size for each in fragments for file in each.files),
+        total_bytes=sum(each.bytes_on_disk for each in table.stats.data_stats().fields),
         rows=int(rows.sum()),
         indices=len({entry.name for entry in snapshot.manifest.indices if not entry.is_system}),
         fragments=len(rows),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import lance_namespace as interface
@@ -25,6 +26,26 @@ CREATE_NAMESPACE = CREATE_TABLE
 REGISTER = {"create": "create", "overwrite": "overwrite"}
 DROP = {"fail": "fail", "skip": "skip"}
 BEHAVIOR = {"restrict": "restrict", "cascade": "cascade"}
+
+
+class TableNames(interface.ListTablesResponse):
+    """A page of names; looping over it gives the names, not the fields of the model (case N12)."""
+
+    def __iter__(self) -> Iterator[str]:  # type: ignore[override]
+        return iter(self.tables)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.tables
+
+
+class NamespaceNames(interface.ListNamespacesResponse):
+    """A page of names; see `TableNames`."""
+
+    def __iter__(self) -> Iterator[str]:  # type: ignore[override]
+        return iter(self.namespaces)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.namespaces
 
 
 class TableFace(Face):
@@ -55,7 +76,7 @@ class TableFace(Face):
         """Names of the namespaces directly in a namespace, a page of them."""
         token, limit = given.page()
         page = namespaces.list_namespaces(self._catalog, given.namespace(), page_token=token, limit=limit)
-        return interface.ListNamespacesResponse(namespaces=list(page.names), page_token=page.token)
+        return NamespaceNames(namespaces=list(page.names), page_token=page.token)
 
     @served
     def drop_namespace(self, given: Given) -> Any:
@@ -91,7 +112,7 @@ class TableFace(Face):
             limit=limit,
             include_declared=given.flag("include_declared", True),
         )
-        return interface.ListTablesResponse(tables=list(page.names), page_token=page.token)
+        return TableNames(tables=list(page.names), page_token=page.token)
 
     @served
     def list_all_tables(self, given: Given) -> Any:
@@ -103,7 +124,7 @@ class TableFace(Face):
             limit=limit,
             include_declared=given.flag("include_declared", True),
         )
-        return interface.ListTablesResponse(tables=list(page.names), page_token=page.token)
+        return TableNames(tables=list(page.names), page_token=page.token)
 
     @served
     def describe_table(self, given: Given) -> Any:
