@@ -256,6 +256,74 @@ class OutcomeUnknown(TiltyardError, OSError):
         self.version = version
 
 
+# -- shards of a table that is written as a stream -----------------------------------------------
+
+
+class ShardError(TiltyardError, OSError):
+    """A shard of a MemWAL cannot be claimed, written or read as asked."""
+
+    __str__ = Exception.__str__
+
+
+class ShardSpecMismatch(ShardError, ValueError):
+    """A writer came with another sharding spec than the shard's; the shard is as it was, its owner too.
+
+    `shard_id` is UUID text; `requested` and `stored` are spec ids, 0 for shards named by hand.
+    """
+
+    def __init__(self, message: str, shard_id: str = "", requested: int = 0, stored: int = 0) -> None:
+        super().__init__(message)
+        self.shard_id = shard_id
+        self.requested = requested
+        self.stored = stored
+
+
+class ShardSealed(ShardError):
+    """A sealed shard takes no writer; what was published in it can still be read."""
+
+
+class ClaimLost(ShardError):
+    """Another writer claimed the shard at the same time; nothing of this one stands. Open it again to take
+    the shard over.
+    """
+
+
+class ShardContention(ShardError):
+    """The shard's manifest kept changing, or could not be written, for as many tries as there are; nothing
+    was claimed.
+    """
+
+
+class WriterFenced(ShardError):
+    """Another writer took the shard over; this one can do nothing more.
+
+    `outcome`: `refused` when the rows at hand are not in the log, `unknown` when they may be, in which case
+    the other writer has them.
+    """
+
+    def __init__(self, message: str, outcome: str = "refused") -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
+class WriterClosed(ShardError, RuntimeError):
+    """The writer was closed; open the shard again."""
+
+
+class WriterPoisoned(ShardError):
+    """The log could not be written, or holds what this writer cannot explain; open the shard again, which
+    reads the log anew.
+    """
+
+
+class ShardingChanging(ShardError):
+    """The table's sharding is being revised; open the writer again when that is done."""
+
+
+class LogTruncated(ShardError):
+    """Log entries that were asked for have been collected."""
+
+
 # -- what stands on disk ------------------------------------------------------------------------
 
 

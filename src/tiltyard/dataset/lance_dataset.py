@@ -13,6 +13,7 @@ from tiltyard.dataset.indexing import IndexFace
 from tiltyard.dataset.merge_insert import MergeFace
 from tiltyard.dataset.not_yet import Named
 from tiltyard.dataset.reading import ReadFace, version_number
+from tiltyard.dataset.streaming import StreamFace
 from tiltyard.dataset.updating import UpdateFace
 from tiltyard.dataset.upkeep import UpkeepFace
 from tiltyard.dataset.writing import WriteFace
@@ -22,7 +23,7 @@ from tiltyard.table.snapshot import open_snapshot
 
 
 class LanceDataset(
-    ReadFace, CheckFace, WriteFace, UpdateFace, MergeFace, IndexFace, CleanFace, UpkeepFace, Named
+    ReadFace, CheckFace, WriteFace, UpdateFace, MergeFace, IndexFace, CleanFace, UpkeepFace, StreamFace, Named
 ):
     """A table, seen at one version. Share it among threads, pickle it, use it in forked children.
 

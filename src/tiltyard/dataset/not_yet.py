@@ -18,7 +18,6 @@ _COLUMNS = "changes of columns (merge, schema evolution)"
 _FILES = "lists of a table's files, their migration, and differences between versions"
 _BRANCHES = "making branches, clones and bases"
 _BLOBS = "blob columns"
-_WAL = "the memory WAL"
 _STORES = "object stores and their accounting"
 _REST = "the REST catalog"
 _QUERIES = "SQL queries, joins and sorts of whole tables"
@@ -30,7 +29,6 @@ _DATASET = {
     _FILES: "all_files tracked_files migrate_manifest_paths_v2 delta",
     _BRANCHES: "add_bases create_branch deep_clone shallow_clone",
     _BLOBS: "read_blob_ranges read_blobs take_blobs",
-    _WAL: "initialize_mem_wal mem_wal_index_details mem_wal_writer",
     _STORES: """initial_storage_options io_stats_incremental io_stats_snapshot latest_storage_options
         new_file_session storage_options_accessor""",
     _QUERIES: "join join_asof sort_by sql filter partition_expression fragment_ids",
@@ -57,8 +55,6 @@ _MODULE = {
     _BRANCHES: "DatasetBasePath",
     _BLOBS: """Blob BlobArray BlobColumn BlobDescriptor BlobDescriptorArrayBuilder BlobFile
         DedicatedBlobWriter PackedBlobWriter blob blob_array blob_field""",
-    _WAL: """CompactedSsTable LsmPointLookupPlanner LsmScanner LsmVectorSearchPlanner ShardSnapshot
-        ShardWriter ShardingField ShardingSpec evaluate_sharding_spec mem_wal""",
     _STORES: "io",
     _QUERIES: "ExecutionPlan FFILanceTableProvider ScanStatistics",
     "logging and tracing": "log set_logger tracing otel simd_info",

@@ -7,7 +7,7 @@ are carried over as they are. Commits change only the compaction marks and the c
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tiltyard.errors import CorruptFile
@@ -20,6 +20,26 @@ TYPE_NAME = "MemWalIndexDetails"
 
 Marks = Mapping[str, int]
 """Shard id (UUID text) -> highest generation that the base table holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardingField:
+    """One value of a spec: a transform of source columns, by the ids that those have in the table."""
+
+    field_id: str
+    source_ids: tuple[int, ...] = ()
+    transform: str | None = None
+    expression: str | None = None
+    result_type: str = ""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardingSpec:
+    """How rows are shared out among shards. `spec_id` is 1 or more; it is never used again."""
+
+    spec_id: int
+    fields: tuple[ShardingField, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +62,50 @@ class MemWalDetails:
         message = wire.parse(mem_wal_pb2.MemWalIndexDetails, details.value, "", what)
         catch_up = {each.index_name: _marks(each.caught_up_generations) for each in message.index_catchup}
         return cls(_marks(message.compacted_sstables), catch_up, message)
+
+    @property
+    def sharding_specs(self) -> tuple[ShardingSpec, ...]:
+        """How rows are shared out among shards; none where shards are named by hand."""
+        return tuple(_spec(each) for each in self._message.sharding_specs)
+
+    @property
+    def num_shards(self) -> int:
+        """How many shards the spec has; 0 where that is open."""
+        return int(self._message.num_shards)
+
+    @property
+    def maintained_indexes(self) -> tuple[str, ...]:
+        """Names of the indices that SSTables get too, where not all do."""
+        return tuple(self._message.maintained_indexes)
+
+    @property
+    def maintain_all_indexes(self) -> bool:
+        """Whether SSTables get every index that can be kept for them."""
+        return bool(self._message.maintain_all_indexes)
+
+    @property
+    def writer_defaults(self) -> Mapping[str, str]:
+        """Settings of the table's writers, and what we note there (`tiltyard.`)."""
+        return dict(self._message.writer_config_defaults)
+
+    @classmethod
+    def new(
+        cls,
+        specs: Iterable[ShardingSpec] = (),
+        *,
+        num_shards: int = 0,
+        maintained_indexes: Iterable[str] | None = None,
+        writer_defaults: Mapping[str, str] | None = None,
+    ) -> MemWalDetails:
+        """The details of a table whose MemWAL begins. `maintained_indexes` None: all that can be kept."""
+        message = mem_wal_pb2.MemWalIndexDetails(
+            num_shards=num_shards,
+            sharding_specs=[_spec_message(each) for each in specs],
+            maintained_indexes=list(maintained_indexes or ()),
+            writer_config_defaults=dict(writer_defaults or {}),
+            maintain_all_indexes=maintained_indexes is None,
+        )
+        return cls({}, {}, message)
 
     def changed(self, marks: Marks, catch_up: Mapping[str, Marks]) -> MemWalDetails:
         """The same details with other marks and catch-up; everything else is kept."""
@@ -77,3 +141,34 @@ def _messages(marks: Marks) -> list[Any]:
         )
         for shard, generation in sorted(marks.items())
     ]
+
+
+def _spec(message: Any) -> ShardingSpec:
+    return ShardingSpec(
+        message.spec_id,
+        tuple(
+            ShardingField(
+                each.field_id,
+                tuple(each.source_ids),
+                each.transform if each.HasField("transform") else None,
+                each.expression if each.HasField("expression") else None,
+                each.result_type,
+                dict(each.parameters),
+            )
+            for each in message.fields
+        ),
+    )
+
+
+def _spec_message(spec: ShardingSpec) -> Any:
+    message = mem_wal_pb2.ShardingSpec(spec_id=spec.spec_id)
+    for each in spec.fields:
+        message.fields.add(
+            field_id=each.field_id,
+            source_ids=each.source_ids,
+            transform=each.transform,
+            expression=each.expression,
+            result_type=each.result_type,
+            parameters=each.parameters,
+        )
+    return message

@@ -39,7 +39,7 @@ _offer_parts()
 
 dataset = _dataset_module.dataset  # as in the official package, the function hides the module of this name
 
-_LAZY = frozenset(("debug", "file", "lance", "namespace", "optimize", "vector"))
+_LAZY = frozenset(("debug", "file", "lance", "mem_wal", "namespace", "optimize", "vector"))
 """Modules that are loaded when they are asked for."""
 
 __all__ = [
@@ -71,10 +71,15 @@ __all__ = [
 _CLEANUP = ("CleanupCandidateFile", "CleanupExplanation", "CleanupReferencedBranch", "CleanupStats")
 """What tells of a cleanup; nobody but who cleans up needs it."""
 
+_STREAMING = ("ShardSnapshot", "ShardWriter", "ShardingField", "ShardingSpec", "evaluate_sharding_spec")
+"""What streams; loaded when it is asked for."""
+
 
 def __getattr__(name: str) -> Any:
     if name in _CLEANUP:
         return getattr(importlib.import_module("tiltyard.table.cleanup.explain"), name)
+    if name in _STREAMING:
+        return getattr(importlib.import_module("tiltyard.dataset.mem_wal"), name)
     if name in _LAZY:
         return importlib.import_module(f"tiltyard.lance.{name}")
     from tiltyard.dataset.not_yet import missing

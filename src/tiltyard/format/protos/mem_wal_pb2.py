@@ -22,10 +22,11 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from tiltyard.format.protos import index_pb2 as tiltyard_dot_format_dot_protos_dot_index__pb2
 from tiltyard.format.protos import transaction_pb2 as tiltyard_dot_format_dot_protos_dot_transaction__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$tiltyard/format/protos/mem_wal.proto\x12\x0ftiltyard.format\x1a(tiltyard/format/protos/transaction.proto\"\x8f\x02\n\rShardingField\x12\x10\n\x08\x66ield_id\x18\x01 \x01(\t\x12\x12\n\nsource_ids\x18\x02 \x03(\x05\x12\x16\n\ttransform\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x17\n\nexpression\x18\x04 \x01(\tH\x01\x88\x01\x01\x12\x13\n\x0bresult_type\x18\x05 \x01(\t\x12\x42\n\nparameters\x18\x06 \x03(\x0b\x32..tiltyard.format.ShardingField.ParametersEntry\x1a\x31\n\x0fParametersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0c\n\n_transformB\r\n\x0b_expression\"O\n\x0cShardingSpec\x12\x0f\n\x07spec_id\x18\x01 \x01(\r\x12.\n\x06\x66ields\x18\x02 \x03(\x0b\x32\x1e.tiltyard.format.ShardingField\"l\n\x14IndexCatchupProgress\x12\x12\n\nindex_name\x18\x01 \x01(\t\x12@\n\x15\x63\x61ught_up_generations\x18\x02 \x03(\x0b\x32!.tiltyard.format.CompactedSsTable\"\xa0\x04\n\x12MemWalIndexDetails\x12\x1a\n\x12snapshot_ts_millis\x18\x01 \x01(\x03\x12\x12\n\nnum_shards\x18\x02 \x01(\r\x12\x1d\n\x10inline_snapshots\x18\x03 \x01(\x0cH\x00\x88\x01\x01\x12\x35\n\x0esharding_specs\x18\x07 \x03(\x0b\x32\x1d.tiltyard.format.ShardingSpec\x12\x1a\n\x12maintained_indexes\x18\x08 \x03(\t\x12=\n\x12\x63ompacted_sstables\x18\t \x03(\x0b\x32!.tiltyard.format.CompactedSsTable\x12<\n\rindex_catchup\x18\n \x03(\x0b\x32%.tiltyard.format.IndexCatchupProgress\x12]\n\x16writer_config_defaults\x18\x0b \x03(\x0b\x32=.tiltyard.format.MemWalIndexDetails.WriterConfigDefaultsEntry\x12!\n\x14maintain_all_indexes\x18\x0c \x01(\x08H\x01\x88\x01\x01\x1a;\n\x19WriterConfigDefaultsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x13\n\x11_inline_snapshotsB\x17\n\x15_maintain_all_indexesb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$tiltyard/format/protos/mem_wal.proto\x12\x0ftiltyard.format\x1a\"tiltyard/format/protos/index.proto\x1a(tiltyard/format/protos/transaction.proto\"\x8f\x02\n\rShardingField\x12\x10\n\x08\x66ield_id\x18\x01 \x01(\t\x12\x12\n\nsource_ids\x18\x02 \x03(\x05\x12\x16\n\ttransform\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x17\n\nexpression\x18\x04 \x01(\tH\x01\x88\x01\x01\x12\x13\n\x0bresult_type\x18\x05 \x01(\t\x12\x42\n\nparameters\x18\x06 \x03(\x0b\x32..tiltyard.format.ShardingField.ParametersEntry\x1a\x31\n\x0fParametersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0c\n\n_transformB\r\n\x0b_expression\"O\n\x0cShardingSpec\x12\x0f\n\x07spec_id\x18\x01 \x01(\r\x12.\n\x06\x66ields\x18\x02 \x03(\x0b\x32\x1e.tiltyard.format.ShardingField\"l\n\x14IndexCatchupProgress\x12\x12\n\nindex_name\x18\x01 \x01(\t\x12@\n\x15\x63\x61ught_up_generations\x18\x02 \x03(\x0b\x32!.tiltyard.format.CompactedSsTable\"\xa0\x04\n\x12MemWalIndexDetails\x12\x1a\n\x12snapshot_ts_millis\x18\x01 \x01(\x03\x12\x12\n\nnum_shards\x18\x02 \x01(\r\x12\x1d\n\x10inline_snapshots\x18\x03 \x01(\x0cH\x00\x88\x01\x01\x12\x35\n\x0esharding_specs\x18\x07 \x03(\x0b\x32\x1d.tiltyard.format.ShardingSpec\x12\x1a\n\x12maintained_indexes\x18\x08 \x03(\t\x12=\n\x12\x63ompacted_sstables\x18\t \x03(\x0b\x32!.tiltyard.format.CompactedSsTable\x12<\n\rindex_catchup\x18\n \x03(\x0b\x32%.tiltyard.format.IndexCatchupProgress\x12]\n\x16writer_config_defaults\x18\x0b \x03(\x0b\x32=.tiltyard.format.MemWalIndexDetails.WriterConfigDefaultsEntry\x12!\n\x14maintain_all_indexes\x18\x0c \x01(\x08H\x01\x88\x01\x01\x1a;\n\x19WriterConfigDefaultsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x13\n\x11_inline_snapshotsB\x17\n\x15_maintain_all_indexes\"\xf3\x02\n\rShardManifest\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x14\n\x0cwriter_epoch\x18\x02 \x01(\x04\x12\'\n\x1freplay_after_wal_entry_position\x18\x03 \x01(\x04\x12$\n\x1cwal_entry_position_last_seen\x18\x04 \x01(\x04\x12\x1a\n\x12\x63urrent_generation\x18\x06 \x01(\x04\x12*\n\x08sstables\x18\x08 \x03(\x0b\x32\x18.tiltyard.format.SsTable\x12\x15\n\rshard_spec_id\x18\n \x01(\r\x12\'\n\x08shard_id\x18\x0b \x01(\x0b\x32\x15.tiltyard.format.Uuid\x12=\n\x13shard_field_entries\x18\x0e \x03(\x0b\x32 .tiltyard.format.ShardFieldEntry\x12\x0e\n\x06status\x18\x0f \x01(\r\x12\x15\n\x0b\x63laim_nonce\x18\xa1\x9c\x01 \x01(\x0c\"\xc1\x01\n\x07SsTable\x12\x12\n\ngeneration\x18\x01 \x01(\x04\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x1c\n\x0fin_memory_bytes\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x1a\n\rphysical_rows\x18\x04 \x01(\x04H\x01\x88\x01\x01\x12\x1e\n\x11primary_key_bytes\x18\x05 \x01(\x04H\x02\x88\x01\x01\x42\x12\n\x10_in_memory_bytesB\x10\n\x0e_physical_rowsB\x14\n\x12_primary_key_bytes\"2\n\x0fShardFieldEntry\x12\x10\n\x08\x66ield_id\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,16 +37,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SHARDINGFIELD_PARAMETERSENTRY']._serialized_options = b'8\001'
   _globals['_MEMWALINDEXDETAILS_WRITERCONFIGDEFAULTSENTRY']._loaded_options = None
   _globals['_MEMWALINDEXDETAILS_WRITERCONFIGDEFAULTSENTRY']._serialized_options = b'8\001'
-  _globals['_SHARDINGFIELD']._serialized_start=100
-  _globals['_SHARDINGFIELD']._serialized_end=371
-  _globals['_SHARDINGFIELD_PARAMETERSENTRY']._serialized_start=293
-  _globals['_SHARDINGFIELD_PARAMETERSENTRY']._serialized_end=342
-  _globals['_SHARDINGSPEC']._serialized_start=373
-  _globals['_SHARDINGSPEC']._serialized_end=452
-  _globals['_INDEXCATCHUPPROGRESS']._serialized_start=454
-  _globals['_INDEXCATCHUPPROGRESS']._serialized_end=562
-  _globals['_MEMWALINDEXDETAILS']._serialized_start=565
-  _globals['_MEMWALINDEXDETAILS']._serialized_end=1109
-  _globals['_MEMWALINDEXDETAILS_WRITERCONFIGDEFAULTSENTRY']._serialized_start=1004
-  _globals['_MEMWALINDEXDETAILS_WRITERCONFIGDEFAULTSENTRY']._serialized_end=1063
+  _globals['_SHARDINGFIELD']._serialized_start=136
+  _globals['_SHARDINGFIELD']._serialized_end=407
+  _globals['_SHARDINGFIELD_PARAMETERSENTRY']._serialized_start=329
+  _globals['_SHARDINGFIELD_PARAMETERSENTRY']._serialized_end=378
+  _globals['_SHARDINGSPEC']._serialized_start=409
+  _globals['_SHARDINGSPEC']._serialized_end=488
+  _globals['_INDEXCATCHUPPROGRESS']._serialized_start=490
+  _globals['_INDEXCATCHUPPROGRESS']._serialized_end=598
+  _globals['_MEMWALINDEXDETAILS']._serialized_start=601
+  _globals['_MEMWALINDEXDETAILS']._serialized_end=1145
+  _globals['_MEMWALINDEXDETAILS_WRITERCONFIGDEFAULTSENTRY']._serialized_start=1040
+  _globals['_MEMWALINDEXDETAILS_WRITERCONFIGDEFAULTSENTRY']._serialized_end=1099
+  _globals['_SHARDMANIFEST']._serialized_start=1148
+  _globals['_SHARDMANIFEST']._serialized_end=1519
+  _globals['_SSTABLE']._serialized_start=1522
+  _globals['_SSTABLE']._serialized_end=1715
+  _globals['_SHARDFIELDENTRY']._serialized_start=1717
+  _globals['_SHARDFIELDENTRY']._serialized_end=1767
 # @@protoc_insertion_point(module_scope)

@@ -7,7 +7,7 @@ set, which meets every other filter that is not empty.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,23 +77,37 @@ def saturated(key: Key) -> KeyExistenceFilter:
 def bloom_bitmap(columns: Sequence[Any]) -> bytes:
     """The filter's bits for these keys."""
     rows = len(columns[0])
+    parts = ([column.slice(at, STEP_ROWS) for column in columns] for at in range(0, max(rows, 1), STEP_ROWS))
+    return bitmap_of((hashes(_without_nulls(part)) for part in parts), rows)
+
+
+def bitmap_of(hashed: Iterable[Words], rows: int) -> bytes:
+    """The filter's bits for the hashes of that many keys."""
     if rows <= FEW_ROWS:
         few = np.zeros(NUM_BITS // 32, "<u4")
-        for bits in _bits(columns):
-            np.bitwise_or.at(few, bits >> 5, np.uint32(1) << (bits & 31).astype(np.uint32))
+        for part in hashed:
+            for bits in _bits(part):
+                np.bitwise_or.at(few, bits >> 5, np.uint32(1) << (bits & 31).astype(np.uint32))
         return few.tobytes()
     every = np.zeros(NUM_BITS, np.bool_)
-    for at in range(0, rows, STEP_ROWS):
-        for bits in _bits([column.slice(at, STEP_ROWS) for column in columns]):
+    for part in hashed:
+        for bits in _bits(part):
             every[bits] = True
         if every.all():
             break
     return np.packbits(every, bitorder="little").tobytes()
 
 
-def _bits(columns: Sequence[Any]) -> Iterator[npt.NDArray[np.int64]]:
+def holds(bitmap: npt.NDArray[np.uint32], hashed: Words) -> npt.NDArray[np.bool_]:
+    """Whether each key may be in a filter: False is certain. `bitmap`: its bits as 32-bit words."""
+    found = np.ones(len(hashed), np.bool_)
+    for bits in _bits(hashed):
+        found &= (bitmap[bits >> 5] >> (bits & 31).astype(np.uint32)) & np.uint32(1) != 0
+    return found
+
+
+def _bits(hashed: Words) -> Iterator[npt.NDArray[np.int64]]:
     """For each of the eight words of a block the bit of each key in it (int64[rows])."""
-    hashed = hashes(_without_nulls(columns))
     block = ((hashed >> np.uint64(32)) * np.uint64(BLOCKS)) >> np.uint64(32)
     first, low = block * np.uint64(32 * WORDS_PER_BLOCK), hashed & _LOW
     for word in range(WORDS_PER_BLOCK):

@@ -1,0 +1,141 @@
+"""The face of a dataset that streams: making its MemWAL, and opening writers of its shards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tiltyard.dataset import arguments
+from tiltyard.dataset.handle import Handle
+from tiltyard.errors import InvalidInput
+from tiltyard.table.snapshot import open_latest
+
+if TYPE_CHECKING:
+    from tiltyard.dataset.mem_wal import ShardWriter
+
+HNSW_SETTINGS = ("num_edges", "ef_construction", "max_level")
+
+
+class StreamFace(Handle):
+    """Streaming writes of a dataset (MemWAL)."""
+
+    def initialize_mem_wal(
+        self,
+        *,
+        maintained_indexes: Sequence[str] | None = None,
+        bucket_column: str | None = None,
+        num_buckets: int | None = None,
+        identity_column: str | None = None,
+        unsharded: bool = False,
+        durable_write: bool | None = None,
+        max_wal_buffer_size: int | None = None,
+        max_wal_flush_interval_ms: int | None = None,
+        max_memtable_size: int | None = None,
+        max_memtable_rows: int | None = None,
+        max_memtable_batches: int | None = None,
+        max_unflushed_memtable_bytes: int | None = None,
+        manifest_scan_batch_size: int | None = None,
+        backpressure_log_interval_ms: int | None = None,
+        stats_log_interval_ms: int | None = None,
+        hnsw_params: Mapping[str, Mapping[str, int]] | None = None,
+        set_shards_aside: bool = False,
+    ) -> None:
+        """Make the table one that can be streamed into; once.
+
+        Rows are shared out by the hash of `bucket_column` into `num_buckets` shards, by the value of
+        `identity_column`, all into one with `unsharded`, or, without these, by hand. `maintained_indexes`:
+        names of indices that streamed rows get too, None for all that can be. The other settings are the
+        defaults of the table's writers (see `mem_wal_writer`). `set_shards_aside`: put shards away that an
+        earlier table left at this place.
+
+        Raises `InvalidInput`, `IndexNotFound`, `UnsupportedFeature` (key types that cannot be streamed), and
+        what commits raise.
+        """
+        from tiltyard.memwal.initialise import initialise
+
+        if maintained_indexes is not None:
+            maintained_indexes = arguments.texts("maintained_indexes", maintained_indexes)
+        options: dict[str, Any] = {
+            "durable_write": durable_write,
+            "max_wal_buffer_size": max_wal_buffer_size,
+            "max_wal_flush_interval_ms": max_wal_flush_interval_ms,
+            "max_memtable_size": max_memtable_size,
+            "max_memtable_rows": max_memtable_rows,
+            "max_memtable_batches": max_memtable_batches,
+            "max_unflushed_memtable_bytes": max_unflushed_memtable_bytes,
+            "manifest_scan_batch_size": manifest_scan_batch_size,
+            "backpressure_log_interval_ms": backpressure_log_interval_ms,
+            "stats_log_interval_ms": stats_log_interval_ms,
+            **_hnsw(hnsw_params),
+        }
+        made = initialise(
+            open_latest(self._store, self._session),
+            bucket_column=bucket_column,
+            num_buckets=num_buckets,
+            identity_column=identity_column,
+            unsharded=arguments.flag("unsharded", unsharded),
+            maintained_indexes=maintained_indexes,
+            options=options,
+            set_shards_aside=arguments.flag("set_shards_aside", set_shards_aside),
+        )
+        self._move(made)
+
+    def mem_wal_index_details(self) -> dict[str, Any] | None:
+        """How the table is streamed into: `num_shards`, `maintained_indexes`, `maintain_all_indexes`,
+        `writer_config_defaults`, `sharding_specs`; None where it is not.
+        """
+        from tiltyard.dataset.mem_wal import details_of
+
+        return details_of(self._snapshot)
+
+    def mem_wal_writer(
+        self,
+        shard_id: str,
+        *,
+        durable_write: bool | None = None,
+        max_wal_buffer_size: int | None = None,
+        max_wal_flush_interval_ms: int | None = None,
+        max_memtable_size: int | None = None,
+        max_memtable_rows: int | None = None,
+        max_memtable_batches: int | None = None,
+        max_unflushed_memtable_bytes: int | None = None,
+        manifest_scan_batch_size: int | None = None,
+        backpressure_log_interval_ms: int | None = None,
+        stats_log_interval_ms: int | None = None,
+        hnsw_params: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> ShardWriter:
+        """Become the owner of a shard (a UUID; it begins where there is none); the owner before is fenced.
+
+        `durable_write`: whether puts return when they survive power loss. Rows of others reach the log after
+        `max_wal_flush_interval_ms` or `max_wal_buffer_size` bytes. A generation ends at `max_memtable_rows`
+        (at most 100,000), `max_memtable_batches` log entries (at most 8,000) or `max_memtable_size` bytes,
+        and puts wait while `max_unflushed_memtable_bytes` are in memory. Raises as `ShardWriter.open` does.
+        """
+        from tiltyard.dataset.mem_wal import ShardWriter
+
+        _hnsw(hnsw_params)
+        return ShardWriter.open(
+            self,
+            shard_id,
+            durable_write=durable_write,
+            max_wal_buffer_size=max_wal_buffer_size,
+            max_wal_flush_interval_ms=max_wal_flush_interval_ms,
+            max_memtable_size=max_memtable_size,
+            max_memtable_rows=max_memtable_rows,
+            max_memtable_batches=max_memtable_batches,
+            max_unflushed_memtable_bytes=max_unflushed_memtable_bytes,
+            manifest_scan_batch_size=manifest_scan_batch_size,
+            backpressure_log_interval_ms=backpressure_log_interval_ms,
+            stats_log_interval_ms=stats_log_interval_ms,
+        )
+
+
+def _hnsw(params: Mapping[str, Mapping[str, int]] | None) -> dict[str, Any]:
+    """Settings of vector indices as a table keeps them; they mean nothing to our writers."""
+    found: dict[str, Any] = {}
+    for index, settings in ({} if params is None else arguments.mapping("hnsw_params", params)).items():
+        for name, value in arguments.mapping(f"hnsw_params[{index!r}]", settings).items():
+            if name not in HNSW_SETTINGS:
+                raise InvalidInput(f"hnsw_params knows {', '.join(HNSW_SETTINGS)}, found {name!r}")
+            found[f"hnsw.{index}.{name}"] = arguments.whole(f"hnsw_params[{index!r}][{name!r}]", value, 1)
+    return found

@@ -1,0 +1,166 @@
+"""What a streamed table is at one moment: memory, SSTables and base, captured in the order in which rows move
+(decision D20).
+
+Rows go from memory to an SSTable to the base. So memory is looked at first, then the shards' manifests, then
+the base: a row that moves meanwhile is seen twice, never not at all; of two generations of one number the one
+in memory counts, and SSTables that the base's marks cover are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tiltyard.errors import CorruptFile, ObjectNotFound, TableNotFound
+from tiltyard.format.mem_wal import MemWalDetails
+from tiltyard.memwal import layout
+from tiltyard.memwal.levels import Level, MemoryLevel, SsTableLevel
+from tiltyard.memwal.log_schema import LogSchema, log_schema
+from tiltyard.memwal.manifest import newest
+from tiltyard.table.apply.mem_wal import entry_of
+from tiltyard.table.back_off import back_off
+from tiltyard.table.snapshot import Snapshot, open_latest
+
+if TYPE_CHECKING:
+    from tiltyard.format.shard_manifest import ShardManifest, SsTable
+    from tiltyard.memwal.memtable import View
+    from tiltyard.session import Session
+    from tiltyard.store import Store
+
+MAX_CAPTURES = 8
+"""How often a capture is repeated that names an SSTable which was collected meanwhile."""
+
+
+class OpenShard(Protocol):
+    """A shard that is open in this process."""
+
+    @property
+    def shard_id(self) -> str: ...
+    def view(self) -> Any:
+        """A `ShardView`: memory, newest first, then the manifest."""
+        ...
+
+    @property
+    def owned(self) -> Any: ...
+
+
+LEVEL_BYTES = 4096
+"""What an open SSTable is accounted as."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLevels:
+    """One shard's levels, newest first; SSTables that the base holds already are not among them."""
+
+    shard_id: str
+    levels: tuple[Level, ...]
+    manifest: ShardManifest | None = None
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A streamed table at one moment. Reads of it agree with each other."""
+
+    base: Snapshot
+    schema: LogSchema
+    shards: tuple[ShardLevels, ...]
+
+    @cached_property
+    def winners(self) -> Any:
+        """Which rows of the levels count (`winners.Winners`), worked out once."""
+        from tiltyard.memwal.winners import winners
+
+        return winners(self)
+
+
+def capture(store: Store, session: Session, open_shards: Iterable[OpenShard] = ()) -> Captured:
+    """The table now: with the memory of shards that are open here, and every shard's published rows.
+
+    Raises `CorruptFile` for an SSTable that is named and not there, and what opening the table raises.
+    """
+    shards = list(open_shards)
+    failed: Exception | None = None
+    for attempt in range(MAX_CAPTURES):
+        views = {each.shard_id: (each.view(), each.owned.schema) for each in shards}
+        root = store.at(layout.ROOT)
+        manifests = {}
+        for shard_id in layout.shard_ids(root.list_names("")):
+            found = newest(root.at(shard_id))
+            if found is not None:
+                manifests[shard_id] = found
+        base = open_latest(store, session)
+        schema = log_schema(base.schema)
+        try:
+            return _captured(base, schema, views, manifests)
+        except (ObjectNotFound, TableNotFound) as error:
+            failed = error  # collected between the two looks: its rows are in a newer base
+            back_off(0.0, attempt + 1)
+    raise CorruptFile(f"an SSTable of {store.uri} that its shard names is not there: {failed}") from failed
+
+
+def _captured(
+    base: Snapshot,
+    schema: LogSchema,
+    views: Mapping[str, tuple[Any, LogSchema]],
+    manifests: Mapping[str, ShardManifest],
+) -> Captured:
+    entry = entry_of(base.manifest)
+    marks: Mapping[str, int] = {} if entry is None else MemWalDetails.of(entry).marks
+    shards = []
+    for shard_id in sorted({*manifests, *views}):
+        manifest = manifests.get(shard_id)
+        memory: Sequence[View] = ()
+        written = schema
+        if shard_id in views:
+            view, written = views[shard_id]
+            memory = view.memtables
+            if manifest is None or view.manifest.version > manifest.version:
+                manifest = view.manifest
+        in_memory = {each.generation for each in memory}
+        mark = marks.get(shard_id, 0)
+        levels: list[Level] = [MemoryLevel(each, written, schema) for each in memory]
+        levels += [
+            open_sstable(base, shard_id, fact, schema)
+            for fact in reversed(() if manifest is None else manifest.sstables)
+            if fact.generation > mark and fact.generation not in in_memory
+        ]
+        shards.append(ShardLevels(shard_id, tuple(levels), manifest))
+    return Captured(base, schema, tuple(shards))
+
+
+def open_sstable(base: Snapshot, shard_id: str, fact: SsTable, schema: LogSchema) -> SsTableLevel:
+    """A published generation of a shard. Raises `TableNotFound`, `CorruptFile`."""
+    if "/" in fact.path or fact.path in ("", ".", ".."):
+        raise CorruptFile(
+            f"shard {shard_id} names an SSTable {fact.path!r}, which is no directory of its own"
+        )
+    path = f"{layout.shard_dir(shard_id)}/{fact.path}"
+
+    def made() -> tuple[SsTableLevel, int]:
+        return SsTableLevel(open_latest(base.store.at(path), base.session), fact, schema), LEVEL_BYTES
+
+    # Published SSTables never change, and their names are random.
+    key = (base.store.identity, path, "sstable", schema.table.encode())
+    found: SsTableLevel = base.session.cache.get_or(key, made)
+    return found
+
+
+def listed(
+    base: Snapshot, shards: Iterable[tuple[str, Sequence[SsTable]]], schema: LogSchema | None = None
+) -> Captured:
+    """A table with exactly these SSTables: what a caller lists. Those that the base holds are left out."""
+    wanted = log_schema(base.schema) if schema is None else schema
+    entry = entry_of(base.manifest)
+    marks: Mapping[str, int] = {} if entry is None else MemWalDetails.of(entry).marks
+    found = []
+    for shard_id, facts in shards:
+        newest_first = sorted(facts, key=lambda each: each.generation, reverse=True)
+        levels = tuple(
+            open_sstable(base, shard_id, each, wanted)
+            for each in newest_first
+            if each.generation > marks.get(shard_id, 0)
+        )
+        found.append(ShardLevels(shard_id, levels))
+    return Captured(base, wanted, tuple(found))

@@ -1,0 +1,108 @@
+"""One entry of a shard's log as bytes: an Arrow stream with the writer's epoch in its schema (MemWAL, 3.1).
+
+An entry of ours holds one batch, or none when it is a *sentinel*: what a new owner puts at the tip, so that
+the owner before it collides there. It carries no key of ours: other writers compare schemas (decision D2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tiltyard.errors import CorruptFile, UnsupportedFeature
+
+EPOCH = b"writer_epoch"
+GENERATION = b"generation"
+SENTINEL = b"fence_sentinel"
+TARGETS = frozenset(
+    f"mem_wal_target_{each}".encode()
+    for each in ("generation", "generation_dir", "data_file", "creator_epoch", "batch_capacity")
+)
+END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+MAX_DIGITS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry that was read. `batches` is empty for a sentinel; `generation` None where its writer gave
+    none.
+    """
+
+    position: int
+    epoch: int
+    generation: int | None
+    batches: tuple[Any, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows in all batches."""
+        return sum(each.num_rows for each in self.batches)
+
+
+def encode_entry(batch: Any, schema: Any, epoch: int, generation: int) -> bytes:
+    """The bytes of a data entry: one `pa.RecordBatch` in the columns of `schema` (`LogSchema.entry`)."""
+    metadata = {**(schema.metadata or {}), EPOCH: b"%d" % epoch, GENERATION: b"%d" % generation}
+    named = schema.with_metadata(metadata)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, named) as stream:
+        stream.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=named))
+    return sink.getvalue().to_pybytes()
+
+
+def encode_sentinel(epoch: int) -> bytes:
+    """The bytes of a sentinel."""
+    sink = pa.BufferOutputStream()
+    schema = pa.schema([], metadata={EPOCH: b"%d" % epoch, SENTINEL: b"true"})
+    with pa.ipc.new_stream(sink, schema):
+        pass
+    return sink.getvalue().to_pybytes()
+
+
+def decode_entry(data: Any, position: int, where: str) -> Entry:
+    """An entry from its file's bytes (a `pa.Buffer`).
+
+    Raises `CorruptFile` for one that is cut short, garbage, or without a writer's epoch, and
+    `UnsupportedFeature` for one of a table with blobs.
+    """
+    what = f"the log entry at position {position} ({where})"
+    try:
+        with pa.ipc.open_stream(data) as stream:
+            metadata = stream.schema.metadata or {}
+            batches = tuple(each for each in stream if each.num_rows)
+        for each in batches:
+            each.validate(full=True)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ValueError) as error:
+        raise CorruptFile(
+            f"{what} cannot be read: {error}. It was cut short or damaged; `tiltyard shard check` tells what "
+            "it means for the shard",
+            where,
+        ) from error
+    epoch = _number(metadata, EPOCH, what, where)
+    if epoch is None:
+        raise CorruptFile(f"{what}: WAL entry missing writer_epoch metadata", where)
+    generation = _number(metadata, GENERATION, what, where)
+    if not batches and generation is not None and not _is_ended(data):
+        raise CorruptFile(f"{what} was cut short: it names a generation and holds no rows", where)
+    if batches and SENTINEL in metadata:
+        raise CorruptFile(f"{what} calls itself a sentinel and holds rows", where)
+    given = TARGETS & metadata.keys()
+    if given and given != TARGETS:
+        raise CorruptFile(f"{what}: WAL entry has incomplete MemTable target metadata", where)
+    if given:
+        raise UnsupportedFeature(f"{what} is of a table with blobs, which this version does not replay")
+    return Entry(position, epoch, generation, batches)
+
+
+def _number(metadata: Any, key: bytes, what: str, where: str) -> int | None:
+    text = metadata.get(key)
+    if text is None:
+        return None
+    if not text.isdigit() or len(text) > MAX_DIGITS or int(text) >= 2**64:
+        raise CorruptFile(f"{what}: WAL entry has malformed {key.decode()} metadata: {text!r}", where)
+    return int(text)
+
+
+def _is_ended(data: Any) -> bool:
+    return bytes(memoryview(data)[-len(END_OF_STREAM) :]) == END_OF_STREAM

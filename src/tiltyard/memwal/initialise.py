@@ -1,0 +1,157 @@
+"""Making a table one that can be streamed into: its MemWAL index entry (MemWAL, section 1.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tiltyard import runtime
+from tiltyard.errors import InvalidInput
+from tiltyard.format.index_metadata import MEM_WAL, IndexMetadata
+from tiltyard.format.mem_wal import MemWalDetails, ShardingField, ShardingSpec
+from tiltyard.format.operations import CreateIndex
+from tiltyard.format.transaction import Transaction
+from tiltyard.memwal import layout
+from tiltyard.memwal.claim import INCARNATION
+from tiltyard.memwal.config import HNSW, WriterConfig, writer_config
+from tiltyard.memwal.keys import check_key_types
+from tiltyard.memwal.log_schema import log_schema
+from tiltyard.memwal.maintained import check_maintainable
+from tiltyard.memwal.sharding import (
+    BUCKET,
+    FIELD_ID,
+    IDENTITY,
+    MAX_BUCKETS,
+    NUM_BUCKETS,
+    UNSHARDED,
+    can_be_bucketed,
+    can_be_identity,
+)
+from tiltyard.table.apply.mem_wal import entry_of
+from tiltyard.table.commit import commit
+from tiltyard.table.snapshot import Snapshot
+
+FIRST_SPEC = 1
+LAST_SPEC = "tiltyard.spec.last"
+"""Writer default: the greatest spec id that was ever given, so that none is given twice (decision D31)."""
+
+
+def initialise(
+    snapshot: Snapshot,
+    *,
+    bucket_column: str | None = None,
+    num_buckets: int | None = None,
+    identity_column: str | None = None,
+    unsharded: bool = False,
+    maintained_indexes: Sequence[str] | None = None,
+    options: Mapping[str, Any] | None = None,
+    set_shards_aside: bool = False,
+) -> Snapshot:
+    """Commit a MemWAL for the table; without sharding arguments its shards are named by hand.
+
+    `options`: settings of the table's writers; any of them records all. `set_shards_aside`: shards that an
+    earlier life of the table left are put away instead of refused. Raises `InvalidInput`,
+    `UnsupportedFeature`, `IndexNotFound`, commit errors.
+    """
+    specs, shards = _sharding(snapshot, bucket_column, num_buckets, identity_column, unsharded)
+    check_key_types(snapshot.schema)
+    log_schema(snapshot.schema)
+    if entry_of(snapshot.manifest) is not None:
+        raise InvalidInput("MemWAL is already initialized on this dataset.")
+    if maintained_indexes is not None:
+        check_maintainable(snapshot, maintained_indexes)
+    defaults = _defaults(options or {})
+    _no_shards(snapshot, set_shards_aside)
+    defaults[INCARNATION] = runtime.uuid4().hex
+    if specs:
+        defaults[LAST_SPEC] = str(FIRST_SPEC)
+    details = MemWalDetails.new(
+        specs, num_shards=shards, maintained_indexes=maintained_indexes, writer_defaults=defaults
+    )
+    entry = IndexMetadata(
+        uuid=str(runtime.uuid4()),
+        fields=(),
+        name=MEM_WAL,
+        dataset_version=snapshot.version,
+        details=details.encode(),
+        index_version=0,
+        created_at=runtime.now_ns() // 1_000_000,
+    )
+    transaction = Transaction(snapshot.version, str(runtime.uuid4()), CreateIndex((entry,)))
+    return commit(snapshot.store, transaction, session=snapshot.session, base=snapshot)
+
+
+def _defaults(options: Mapping[str, Any]) -> dict[str, str]:
+    given = {name: value for name, value in options.items() if value is not None}
+    if not given:
+        return {}
+    plain = {name: value for name, value in given.items() if not name.startswith(HNSW)}
+    config: WriterConfig = writer_config({}, plain)
+    kept = {name: str(value) for name, value in given.items() if name.startswith(HNSW)}
+    return {**config.recorded(), **kept}
+
+
+def _sharding(
+    snapshot: Snapshot,
+    bucket_column: str | None,
+    num_buckets: int | None,
+    identity_column: str | None,
+    unsharded: bool,
+) -> tuple[tuple[ShardingSpec, ...], int]:
+    """The spec, and how many shards it has (0: that is open)."""
+    bucketed = bucket_column is not None or num_buckets is not None
+    if bucketed + (identity_column is not None) + bool(unsharded) > 1:
+        raise InvalidInput("at most one of bucket sharding, `identity_column`, or `unsharded` may be set")
+    if unsharded:
+        return _spec(ShardingField(FIELD_ID, (), UNSHARDED, None, "int32")), 1
+    if identity_column is not None:
+        field = _column(snapshot, identity_column, "identity_sharding", can_be_identity)
+        name = {"string": "utf8", "large_string": "large_utf8", "bool": "boolean"}
+        kind = name.get(str(field.arrow_type), str(field.arrow_type))
+        return _spec(ShardingField(FIELD_ID, (field.id,), IDENTITY, None, kind)), 0
+    if not bucketed:
+        return (), 0
+    if bucket_column is None or num_buckets is None:
+        raise InvalidInput("bucket sharding requires both `bucket_column` and `num_buckets`")
+    if (
+        isinstance(num_buckets, bool)
+        or not isinstance(num_buckets, int)
+        or not 1 <= num_buckets <= MAX_BUCKETS
+    ):
+        raise InvalidInput(f"bucket_sharding: num_buckets must be in [1, {MAX_BUCKETS}], got {num_buckets}")
+    field = _column(snapshot, bucket_column, "bucket_sharding", can_be_bucketed)
+    parameters = {NUM_BUCKETS: str(num_buckets)}
+    return _spec(ShardingField(FIELD_ID, (field.id,), BUCKET, None, "int32", parameters)), num_buckets
+
+
+def _spec(field: ShardingField) -> tuple[ShardingSpec, ...]:
+    return (ShardingSpec(FIRST_SPEC, (field,)),)
+
+
+def _column(snapshot: Snapshot, name: str, what: str, fits: Any) -> Any:
+    if not isinstance(name, str) or not snapshot.schema.has_column(name):
+        raise InvalidInput(
+            f"{what}: column '{name}' not found on the dataset; there are {', '.join(snapshot.schema.names)}"
+        )
+    field = snapshot.schema.field(name)
+    if not fits(field.arrow_type):
+        raise InvalidInput(
+            f"{what}: column '{name}' has type {field.arrow_type}, which cannot be used as a shard key"
+        )
+    return field
+
+
+def _no_shards(snapshot: Snapshot, set_aside: bool) -> None:
+    """Refuse shards that an earlier life of the table left, or put them where nobody looks."""
+    store = snapshot.store
+    left = layout.shard_ids(store.list_names(layout.ROOT))
+    if not left:
+        return
+    if not set_aside:
+        raise InvalidInput(
+            f"{snapshot.store.uri} holds {len(left)} shards of an earlier table at this place, whose rows "
+            "are not this table's: they would come back into it. Call again with set_shards_aside=True, "
+            "which moves them to `_tiltyard/shards`"
+        )
+    for shard in left:
+        store.move_dir(layout.shard_dir(shard), f"_tiltyard/shards/{shard}-{runtime.uuid4().hex[:8]}")

@@ -1,0 +1,203 @@
+"""The sources of a streamed table beside its base: MemTables and SSTables, each as batches in the base's
+columns.
+
+Columns are matched by field id: what was renamed since is found, what was added is null, what was dropped is
+left out (MemWAL, section 6.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tiltyard.errors import CorruptFile, ObjectNotFound
+from tiltyard.expr.arrays import bools_of, plain, values_of
+from tiltyard.format.field import Field
+from tiltyard.format.schema import Schema
+from tiltyard.memwal import layout
+from tiltyard.memwal.log_schema import TOMBSTONE, LogSchema, reconciled
+from tiltyard.memwal.memtable import View
+from tiltyard.table.merge.key_filter import BITMAP_BYTES
+from tiltyard.table.scan import Scan, ScanRequest
+from tiltyard.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from tiltyard.format.shard_manifest import SsTable
+    from tiltyard.index.btree import BTree
+
+ENTRY_BYTES = 512
+"""What the cached keys of an SSTable are accounted as beside the keys (bytes)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of a level's rows, oldest first (plain `pa.Array`s), and which rows delete theirs."""
+
+    columns: tuple[Any, ...]
+    deletes: npt.NDArray[np.bool_]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return int(self.deletes.nbytes) + sum(each.nbytes for each in self.columns)
+
+
+class MemoryLevel:
+    """A MemTable as a reader saw it."""
+
+    def __init__(self, view: View, written: LogSchema, wanted: LogSchema) -> None:
+        self.generation = view.generation
+        self.rows = view.rows
+        if written.stored == wanted.stored:
+            self._batches = list(view.batches)
+        else:
+            named = [pa.RecordBatch.from_arrays(b.columns, schema=written.entry) for b in view.batches]
+            self._batches = [reconciled(each, wanted, "in memory") for each in named]
+        self._wanted = wanted
+
+    def keys(self) -> Keys:
+        """The keys of all rows."""
+        columns = [self._column(name) for name in self._wanted.key]
+        return Keys(tuple(columns), bools_of(self._column(TOMBSTONE)))
+
+    def _column(self, name: str) -> Any:
+        return plain(pa.chunked_array([each.column(name) for each in self._batches]).combine_chunks())
+
+    def batches(self, fields: Sequence[Field]) -> Iterator[Any]:
+        """All rows, oldest first, with these of the base's columns."""
+        schema = pa.schema([self._wanted.stored.arrow.field(each.name) for each in fields])
+        for batch in self._batches:
+            columns = [batch.column(each.name) for each in fields]
+            yield _batch(columns, schema, batch.num_rows)
+
+    def take(self, rows: npt.NDArray[np.int64], fields: Sequence[Field]) -> Any:
+        """These rows (by number, ascending) with these of the base's columns, as one batch."""
+        whole = pa.Table.from_batches(list(self.batches(fields)))
+        taken = whole.take(pa.array(rows)).combine_chunks()
+        found = taken.to_batches()
+        return found[0] if found else pa.RecordBatch.from_pylist([], whole.schema)
+
+
+class SsTableLevel:
+    """A published generation. Its rows are those that its deletion file leaves."""
+
+    def __init__(self, snapshot: Snapshot, fact: SsTable, wanted: LogSchema) -> None:
+        self.generation = fact.generation
+        self.fact = fact
+        self.stored = snapshot
+        """The table in the SSTable's directory, as it was written."""
+        self._wanted = wanted
+        self.snapshot = _as_base(snapshot, wanted)
+        self._present = frozenset(self.snapshot.schema.names)
+
+    @property
+    def rows(self) -> int:
+        """Rows that its deletion file leaves."""
+        return Scan(self.snapshot, ScanRequest(columns=[TOMBSTONE])).count()
+
+    def keys(self) -> Keys:
+        """The keys of all rows, kept in the session."""
+        session, names = self.snapshot.session, self._wanted.key
+
+        def made() -> tuple[Keys, int]:
+            found = Scan(self.snapshot, ScanRequest(columns=[*names, TOMBSTONE], use_index=False)).table()
+            columns = tuple(plain(found.column(name).combine_chunks()) for name in names)
+            keys = Keys(columns, bools_of(_one(found.column(TOMBSTONE))))
+            return keys, keys.nbytes + ENTRY_BYTES
+
+        key = (self.snapshot.store.identity, ",".join(names), "stream keys", "")
+        found: Keys = session.cache.get_or(key, made)
+        return found
+
+    def addresses(self) -> npt.NDArray[np.uint64]:
+        """The addresses of all rows in its table."""
+        scan = Scan(self.snapshot, ScanRequest(columns=[TOMBSTONE], row_address=True, use_index=False))
+        column = _one(scan.table().column(1))
+        return np.asarray(values_of(column))
+
+    def key_index(self) -> BTree:
+        """The index of its keys. Raises `ObjectNotFound` where its writer made none."""
+        from tiltyard.index.btree import open_btree
+
+        return open_btree(self.snapshot.store, layout.PK_INDEX, self.snapshot.session)
+
+    def bloom(self) -> npt.NDArray[np.uint32] | None:
+        """The bits of its Bloom filter as 32-bit words, kept in the session; None without one."""
+
+        def made() -> tuple[Any, int]:
+            try:
+                data = bytes(self.snapshot.store.read(layout.BLOOM_FILTER))
+            except ObjectNotFound:
+                data = b""
+            words = np.frombuffer(data if len(data) == BITMAP_BYTES else b"", "<u4")
+            return words, words.nbytes + ENTRY_BYTES
+
+        key = (self.snapshot.store.identity, layout.BLOOM_FILTER, "bloom", "")
+        words: npt.NDArray[np.uint32] = self.snapshot.session.cache.get_or(key, made)
+        return words if len(words) else None
+
+    def batches(self, fields: Sequence[Field]) -> Iterator[Any]:
+        """All rows, oldest first, with these of the base's columns."""
+        read = [each.name for each in fields if each.name in self._present]
+        schema = pa.schema([self._wanted.stored.arrow.field(each.name) for each in fields])
+        scan = Scan(self.snapshot, ScanRequest(columns=read or [TOMBSTONE], use_index=False))
+        for batch in scan.batches():
+            yield _batch([self._column(batch, each, schema) for each in fields], schema, batch.num_rows)
+
+    def take(self, addresses: npt.NDArray[np.uint64], fields: Sequence[Field]) -> Any:
+        """The rows at these addresses of its table, with these of the base's columns, as one batch."""
+        from tiltyard.table.take import Taker
+
+        read = dict.fromkeys((*(each.name for each in fields if each.name in self._present), TOMBSTONE))
+        schema = pa.schema([self._wanted.stored.arrow.field(each.name) for each in fields])
+        found = Taker(self.snapshot, list(read)).rows_at_addresses(addresses)
+        whole = found.combine_chunks().to_batches() if isinstance(found, pa.Table) else [found]
+        if not whole:
+            return pa.RecordBatch.from_pylist([], schema)
+        (batch,) = whole
+        return _batch([self._column(batch, each, schema) for each in fields], schema, batch.num_rows)
+
+    def _column(self, batch: Any, field: Field, schema: Any) -> Any:
+        if field.name in self._present:
+            return batch.column(field.name)
+        return pa.nulls(batch.num_rows, schema.field(field.name).type)
+
+
+Level = MemoryLevel | SsTableLevel
+
+
+def _as_base(snapshot: Snapshot, wanted: LogSchema) -> Snapshot:
+    """An SSTable's version under the names that the base has now, without columns that it does not hold."""
+    theirs = snapshot.schema
+    if not theirs.fields or theirs.fields[-1].name != TOMBSTONE:
+        raise CorruptFile(
+            f"the SSTable at {snapshot.store.uri} has columns {theirs.names}: `{TOMBSTONE}` should be the "
+            "last"
+        )
+    tombstone = theirs.fields[-1]
+    present = tuple(
+        each
+        for each in wanted.stored.fields[:-1]
+        if each.id != tombstone.id and theirs.has_id(each.id) and theirs.by_id(each.id).parent_id < 0
+    )
+    schema = Schema((*present, tombstone), theirs.metadata)
+    if schema.fields == theirs.fields:
+        return snapshot
+    return replace(snapshot, manifest=replace(snapshot.manifest, schema=schema))
+
+
+def _one(column: Any) -> Any:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _batch(columns: list[Any], schema: Any, rows: int) -> Any:
+    if columns:
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+    from tiltyard.table.unit_reader import batch_of
+
+    return batch_of([], schema, rows)

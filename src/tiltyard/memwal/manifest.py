@@ -1,0 +1,137 @@
+"""Reading a shard's manifest, and putting the next version in its place.
+
+Versions are files that are created once, numbered without holes; the greatest is the truth. The hint beside
+them is written for other programs and never read here.
+
+Invariants, and their tests in tests/memwal/test_manifest.py:
+1. A version is made only from the version directly below it: exclusive creation of number n + 1.
+2. A change is made again on whatever other writers of the same epoch put in between, and not at all where the
+   epoch has risen.
+3. An answer that was lost is settled by what stands there, or told as unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from tiltyard.errors import (
+    CorruptFile,
+    ObjectNotFound,
+    OutcomeUnknown,
+    ShardContention,
+    ShardError,
+    StoreError,
+    WriterFenced,
+)
+from tiltyard.format.shard_manifest import ShardManifest, decode_shard_manifest, encode_shard_manifest
+from tiltyard.memwal import layout
+from tiltyard.memwal.settled import create_settled
+from tiltyard.store import Created, Store
+from tiltyard.table.back_off import back_off
+
+MAX_UPDATES = 10
+"""How often a change is made again after somebody else's."""
+
+MAX_LOOKS = 8
+"""How often a listing is repeated whose newest version is gone when it is read."""
+
+Change = Callable[[ShardManifest], ShardManifest]
+"""What the next version differs in; its number is put in by `update`."""
+
+
+def newest(shard: Store) -> ShardManifest | None:
+    """The newest version of a shard's manifest; None where there is no shard. Raises `CorruptFile`."""
+    for _ in range(MAX_LOOKS):
+        versions = layout.manifest_versions(shard.list_names(layout.MANIFEST_DIR))
+        if not versions:
+            return None
+        with suppress(ObjectNotFound):  # old ones are collected: look again
+            return read(shard, versions[-1])
+    raise ShardError(
+        f"the newest manifest of the shard at {shard.uri} vanishes whenever it is read: manifests must not "
+        "be removed from the top"
+    )
+
+
+def read(shard: Store, version: int) -> ShardManifest:
+    """One version. Raises `ObjectNotFound`, and `CorruptFile` where it is not the one that it is named."""
+    path = layout.manifest_path(version)
+    found = decode_shard_manifest(shard.read(path), f"{shard.uri}/{path}")
+    if found.version != version:
+        raise CorruptFile(f"the file named for version {version} says that it is {found.version}", path)
+    return found
+
+
+def publish(shard: Store, manifest: ShardManifest) -> Created:
+    """Create one version, its bytes being this caller's alone or anybody's who wants the same."""
+    path = layout.manifest_path(manifest.version)
+    return create_settled(shard, path, encode_shard_manifest(manifest), layout.MANIFEST_DIR)[0]
+
+
+def write_hint(shard: Store, version: int) -> None:
+    """Tell other programs where to begin to look; nothing depends on it."""
+    with suppress(StoreError):
+        shard.put(f"{layout.MANIFEST_DIR}/{layout.HINT}", b'{"version":%d}' % version)
+
+
+def update(shard: Store, known: ShardManifest, change: Change) -> ShardManifest:
+    """Put `change(newest)` in place of the newest version, within the epoch of `known`; the new version.
+
+    `change` may return what it was given: then nothing is written. Raises `WriterFenced`, `ShardContention`,
+    `OutcomeUnknown`, StoreError, and what `change` raises.
+    """
+    current = known
+    for attempt in range(MAX_UPDATES):
+        wanted = change(current)
+        if wanted is current:
+            return current
+        wanted = replace(wanted, version=current.version + 1)
+        answer = publish(shard, wanted)
+        if answer is Created.WON:
+            write_hint(shard, wanted.version)
+            return wanted
+        if answer is Created.NOT_DONE:
+            raise _failed(shard, wanted.version)
+        if answer is Created.UNKNOWN:
+            raise OutcomeUnknown(
+                f"version {wanted.version} of the manifest of the shard at {shard.uri} may or may not have "
+                "been made; open the shard again",
+                version=wanted.version,
+            )
+        back_off(0.0, attempt + 1)
+        current = still_ours(shard, known)
+    raise ShardContention(
+        f"the manifest of the shard at {shard.uri} changed {MAX_UPDATES} times while it was to be changed; "
+        "nothing was done, try again"
+    )
+
+
+def still_ours(shard: Store, known: ShardManifest) -> ShardManifest:
+    """The newest version, of the same epoch as `known`. Raises `WriterFenced`."""
+    current = newest(shard)
+    if current is None:
+        raise ShardError(f"the shard at {shard.uri} was removed while it was open")
+    if current.writer_epoch != known.writer_epoch:
+        raise fenced(shard, known.writer_epoch, current.writer_epoch)
+    return current
+
+
+def fenced(shard: Store, ours: int, theirs: int, outcome: str = "refused") -> WriterFenced:
+    """The error of a writer whose shard somebody else has claimed."""
+    told = "the rows at hand may be in the log, where the other writer finds them"
+    return WriterFenced(
+        f"Writer fenced (peer claimed epoch): local epoch {ours} < stored epoch {theirs} for the shard at "
+        f"{shard.uri}; {told if outcome == 'unknown' else 'nothing of this call was kept'}. Open the shard "
+        "again to take it over",
+        outcome,
+    )
+
+
+def _failed(shard: Store, version: int) -> StoreError:
+    path = layout.manifest_path(version)
+    cause = shard.failure(path)
+    error = StoreError(f"Failed to write manifest version {version} of the shard at {shard.uri}: {cause}")
+    error.__cause__ = cause
+    return error

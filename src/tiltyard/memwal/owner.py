@@ -1,0 +1,110 @@
+"""Taking a shard over: from the table's word on it to a writer's first state (decisions D17, D21, D31).
+
+Everything that could refuse is asked before the claim, the log's replay included; the claim fences the owner
+before; the sentinel closes its log; then the log is replayed to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tiltyard.errors import ShardingChanging
+from tiltyard.format.shard_manifest import ShardManifest
+from tiltyard.memwal import layout
+from tiltyard.memwal.claim import claim
+from tiltyard.memwal.config import WriterConfig, writer_config
+from tiltyard.memwal.identity import identity_of, resolved_spec, streamed
+from tiltyard.memwal.keys import check_key_types
+from tiltyard.memwal.log_schema import LogSchema, log_schema
+from tiltyard.memwal.maintained import maintained
+from tiltyard.memwal.memtable import MemTable
+from tiltyard.memwal.replay import Replay
+from tiltyard.memwal.routing import Router, Value, router_of
+from tiltyard.memwal.wal import Log, Persistence, put_sentinel
+from tiltyard.table.snapshot import Snapshot, open_latest
+
+if TYPE_CHECKING:
+    from tiltyard.format.index_metadata import IndexMetadata
+    from tiltyard.session import Session
+    from tiltyard.store import Store
+
+
+class Streamable(Protocol):
+    """A handle on a table: what a dataset is to a writer."""
+
+    @property
+    def _store(self) -> Store: ...
+    @property
+    def _session(self) -> Session: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """A shard that this process has just become the owner of."""
+
+    shard_id: str
+    shard: Store
+    base: Snapshot
+    """The table as it was when the shard was claimed."""
+    config: WriterConfig
+    schema: LogSchema
+    maintained: Sequence[IndexMetadata]
+    manifest: ShardManifest
+    log: Log
+    router: Router
+    memtables: Sequence[MemTable]
+    """What the log held, oldest first; the last is the active one."""
+
+
+def take_over(
+    table: Streamable,
+    shard_id: str,
+    shard_spec_id: int | None,
+    options: Mapping[str, Any],
+    value: Value = (),
+) -> Owned:
+    """Become the owner of a shard. Raises before the claim whatever refuses it; see `claim`."""
+    shard_id = layout.parse_shard_id(shard_id)
+    base = open_latest(table._store, table._session)
+    found = streamed(base)
+    spec_id = resolved_spec(found, shard_spec_id, shard_id)
+    config = writer_config(found.details.writer_defaults, options)
+    check_key_types(base.schema)
+    schema = log_schema(base.schema)
+    indices = maintained(base, found.details)
+    shard = base.store.at(layout.shard_dir(shard_id))
+
+    replay: Replay | None = None
+
+    def rehearse(manifest: ShardManifest) -> None:
+        nonlocal replay
+        replay = Replay(shard, schema, manifest.replay_after, config.rows, config.entries)
+        replay.read()
+
+    manifest = claim(shard, identity_of(found, shard_id, spec_id, value), rehearse)
+    if manifest.writer_epoch > 1:
+        put_sentinel(shard, manifest)
+    _check_unchanged(table, found.entry_uuid, spec_id)
+    if replay is None or replay.after != manifest.replay_after:
+        replay = Replay(shard, schema, manifest.replay_after, config.rows, config.entries)
+    replay.read()
+    memtables = replay.memtables(manifest)
+    persistence = Persistence(config.max_wal_persist_retries, config.wal_persist_retry_base_delay_ms / 1000)
+    log = Log(shard, manifest, replay.tip + 1, schema.entry, persistence)
+    router = router_of(found.spec, base.schema)
+    return Owned(shard_id, shard, base, config, schema, indices, manifest, log, router, memtables)
+
+
+def _check_unchanged(table: Streamable, entry_uuid: str, spec_id: int) -> None:
+    """Raise `ShardingChanging` where the table's sharding was changed while the shard was claimed."""
+    now = streamed(open_latest(table._store, table._session))
+    if now.entry_uuid == entry_uuid:
+        return
+    spec = now.spec
+    if (0 if spec is None else spec.spec_id) != spec_id:
+        raise ShardingChanging(
+            f"the table's sharding changed from spec {spec_id} while the shard was claimed; open the "
+            "writer again"
+        )

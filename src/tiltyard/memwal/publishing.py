@@ -1,0 +1,168 @@
+"""Beside the callers: frozen generations become SSTables, and rows that nobody waits for reach the log.
+
+One task does both, while there is anything to do; it ends when there is not, and begins again when woken.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tiltyard import runtime
+from tiltyard.errors import OutcomeUnknown, ShardError, TiltyardError, WriterFenced
+from tiltyard.format.shard_manifest import ShardManifest, SsTable
+from tiltyard.format.version import FileVersion
+from tiltyard.memwal import layout
+from tiltyard.memwal.manifest import still_ours, update
+from tiltyard.memwal.memtable import MemTable
+from tiltyard.memwal.sstable import write_sstable
+from tiltyard.table.back_off import back_off
+from tiltyard.table.row_changes import table_file_version
+
+if TYPE_CHECKING:
+    from tiltyard.memwal.writer import ShardWriter
+
+MAX_PAUSE_SECONDS = 5.0
+"""The longest pause before a generation that could not be written is tried again."""
+
+
+class Publisher:
+    """The task of one writer."""
+
+    def __init__(self, writer: ShardWriter) -> None:
+        self._writer = writer
+        self._guard = runtime.leaf_lock()
+        self._running = False
+        self._stopped = False
+        self._signal = runtime.event()
+        self._progress = runtime.condition()
+        self._failed = 0
+        self._last_error: TiltyardError | None = None
+
+    def wake(self) -> None:
+        """There is something to do."""
+        with self._guard:
+            if self._stopped:
+                return
+            begin, self._running = not self._running, True
+        self._signal.set()
+        if begin:
+            runtime.spawn(self._work, name=f"publisher of {self._writer.shard_id}")
+
+    def stop(self) -> None:
+        """Do nothing more."""
+        with self._guard:
+            self._stopped = True
+        self._signal.set()
+        self._tell()
+
+    def wait(self, deadline: float) -> None:
+        """Wait until a generation was published or could not be, or until the deadline."""
+        with self._progress:
+            if self._writer.oldest_frozen is not None:
+                self._progress.wait(deadline=deadline)
+
+    def drain(self) -> None:
+        """Wait until everything frozen is published. Raises what prevents it, twice in a row or for good."""
+        failed = self._failed
+        while self._writer.oldest_frozen is not None:
+            self._writer.owned.log.check()
+            self.wake()
+            self.wait(runtime.monotonic() + MAX_PAUSE_SECONDS)
+            if self._failed > failed + 1 and self._last_error is not None:
+                raise self._last_error
+        self._writer.owned.log.check()
+
+    def _tell(self) -> None:
+        with self._progress:
+            self._progress.notify_all()
+
+    def _work(self) -> None:
+        try:
+            while self._is_needed():
+                self._signal.clear()
+                table = self._writer.oldest_frozen
+                if table is not None:
+                    self._publish(table)
+                    continue
+                due = self._writer.logs_at
+                if due is not None and not self._signal.wait(deadline=due):
+                    with suppress(TiltyardError):  # the writer keeps it, and tells its next caller
+                        self._writer.sync()
+        finally:
+            with self._guard:
+                self._running = False
+            self._tell()
+
+    def _is_needed(self) -> bool:
+        with self._guard:
+            writer = self._writer
+            needed = not self._stopped and (writer.oldest_frozen is not None or writer.logs_at is not None)
+            if not needed:
+                self._running = False
+            return needed
+
+    def _publish(self, table: MemTable) -> None:
+        began = runtime.monotonic()
+        try:
+            manifest = publish_generation(self._writer, table)
+        except (WriterFenced, OutcomeUnknown) as error:
+            self._failed += 1
+            self._last_error = error
+            self._writer.fail(error)
+            self.stop()
+        except TiltyardError as error:  # tried again: until then later generations wait
+            self._failed += 1
+            self._last_error = error
+            self._writer.counts.failures += 1
+            self._tell()
+            back_off(0.05, self._failed, MAX_PAUSE_SECONDS)
+        else:
+            self._failed = 0
+            self._writer.published(table, manifest)
+            self._writer.counts.flushed(table.rows, runtime.monotonic() - began)
+            self._tell()
+
+
+def publish_generation(writer: ShardWriter, table: MemTable) -> ShardManifest:
+    """Write a frozen generation and name it in the shard's manifest; the manifest that does.
+
+    Raises `WriterFenced`: its directory stays, named by nobody, and its rows are in the log.
+    """
+    owned = writer.owned
+    known = still_ours(owned.shard, writer.manifest)
+    name = layout.sstable_name(table.generation)
+    version = table_file_version(owned.base)
+    if version is FileVersion.V2_0:
+        version = FileVersion.V2_2  # our writer makes none of the oldest form; readers take either
+    made = write_sstable(
+        owned.shard, name, table.generation, table.stored(), version, owned.base.session, owned.maintained
+    )
+    return update(owned.shard, known, lambda current: named(current, made, table.logged_to))
+
+
+def named(current: ShardManifest, made: SsTable, logged_to: int) -> ShardManifest:
+    """The manifest with one more generation: the next in order, its rows covered by the cursor. Pure.
+
+    The same manifest where it is named already. Raises `ShardError`.
+    """
+    if any(each.path == made.path for each in current.sstables):
+        return current
+    if made.generation != current.current_generation:
+        raise ShardError(
+            f"MemTable generation {made.generation} cannot flush before generation "
+            f"{current.current_generation} of shard {current.shard_id}, which has not flushed"
+        )
+    if logged_to <= current.replay_after:
+        raise ShardError(
+            f"generation {made.generation} of shard {current.shard_id} ends at log position {logged_to}, "
+            f"which the cursor {current.replay_after} has passed"
+        )
+    return replace(
+        current,
+        sstables=(*current.sstables, made),
+        current_generation=made.generation + 1,
+        replay_after=logged_to,
+        last_seen=max(current.last_seen, logged_to),
+    )

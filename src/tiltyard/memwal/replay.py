@@ -1,0 +1,104 @@
+"""What the log holds above the replay cursor, as the MemTables that its new owner begins with (MemWAL, 3.5).
+
+Entries are put in order by position, and only by it: an entry's generation says where a MemTable ended, not
+whether its rows count. Whatever stands above the cursor was never published and is kept, whoever's epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from tiltyard.errors import CorruptFile, WriterFenced
+from tiltyard.format.shard_manifest import ShardManifest
+from tiltyard.memwal import layout
+from tiltyard.memwal.entry import Entry
+from tiltyard.memwal.log_schema import LogSchema, reconciled
+from tiltyard.memwal.memtable import MemTable
+from tiltyard.memwal.wal import check_no_holes, positions, read_entry
+from tiltyard.store import Store
+
+
+@dataclass(slots=True)
+class Replay:
+    """The entries above a cursor that were read so far, and the MemTables that they make."""
+
+    shard: Store
+    schema: LogSchema
+    after: int
+    """Positions up to here are in SSTables."""
+    rows_of_generation: int
+    entries_of_generation: int
+    _entries: list[Entry] = field(default_factory=list)
+
+    def read(self) -> None:
+        """Read what was added to the log since the last call. Raises `CorruptFile` for a hole or damage."""
+        known = self._entries[-1].position if self._entries else self.after
+        standing = [each for each in positions(self.shard) if each > known]
+        check_no_holes(self.shard, known, standing)
+        self._entries += [read_entry(self.shard, each) for each in standing]
+        self._check()
+
+    @property
+    def tip(self) -> int:
+        """The last position that was read."""
+        return self._entries[-1].position if self._entries else self.after
+
+    @property
+    def highest_epoch(self) -> int:
+        """The greatest epoch among the entries."""
+        return max((each.epoch for each in self._entries), default=0)
+
+    def _check(self) -> None:
+        """What no owner could replay: wrong columns, generations that go back."""
+        last = 0
+        for entry in self._entries:
+            where = self._where(entry)
+            for batch in entry.batches:
+                reconciled(batch, self.schema, where)
+            if entry.batches and entry.generation is not None:
+                if entry.generation < last:
+                    raise CorruptFile(
+                        f"WAL entry at position {entry.position} has generation {entry.generation} below the "
+                        f"generation {last} replayed before it",
+                        where,
+                    )
+                last = entry.generation
+
+    def _where(self, entry: Entry) -> str:
+        return f"{self.shard.uri}/{layout.entry_path(entry.position)}"
+
+    def memtables(self, manifest: ShardManifest) -> list[MemTable]:
+        """The MemTables, oldest first, the last of them the active one. Raises `WriterFenced`."""
+        if self.highest_epoch > manifest.writer_epoch:
+            raise WriterFenced(
+                f"WAL replay aborted: the log of the shard at {self.shard.uri} has an entry of writer_epoch "
+                f"{self.highest_epoch} > our claimed epoch {manifest.writer_epoch} (writer was fenced during "
+                "open)"
+            )
+        tables = [MemTable(manifest.current_generation, self.schema)]
+        last: int | None = None
+        for entry in self._with_rows():
+            active = tables[-1]
+            ended = entry.generation is not None and last is not None and entry.generation > last
+            if active.rows and (ended or self._is_full(active, entry)):
+                tables.append(MemTable(active.generation + 1, self.schema, active.stamp + 1))
+            if entry.generation is not None:
+                tables[-1].stamp = max(tables[-1].stamp, entry.generation)
+            last = entry.generation if entry.generation is not None else last
+            fitted = [reconciled(batch, self.schema, self._where(entry)) for batch in entry.batches]
+            whole = fitted[0] if len(fitted) == 1 else pa.concat_batches(fitted)
+            tables[-1].logged(entry.position, whole, whole.num_rows)
+        return tables
+
+    def _with_rows(self) -> Iterable[Entry]:
+        return (each for each in self._entries if each.batches)
+
+    def _is_full(self, active: MemTable, entry: Entry) -> bool:
+        """Whether a boundary is needed that the log does not name: only entries without a generation."""
+        if entry.generation is not None:
+            return False
+        too_many = active.rows + entry.rows > self.rows_of_generation
+        return too_many or active.entries >= self.entries_of_generation

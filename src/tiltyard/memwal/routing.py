@@ -1,0 +1,170 @@
+"""Which shard each row goes to, and what that shard is called.
+
+A shard that we begin is named by what its rows have in common, so that processes which meet the same value
+find the same shard; its manifest says the value. Shards that others began are found by that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from tiltyard.errors import InvalidInput, UnsupportedFeature
+from tiltyard.format.mem_wal import ShardingSpec
+from tiltyard.format.shard_manifest import ACTIVE, ShardManifest
+from tiltyard.memwal import layout
+from tiltyard.memwal.claim import INCARNATION
+from tiltyard.memwal.manifest import newest
+from tiltyard.memwal.sharding import UNSHARDED, encode_value, evaluate
+
+if TYPE_CHECKING:
+    from tiltyard.format.schema import Schema
+    from tiltyard.store import Store
+
+Value = tuple[tuple[str, bytes], ...]
+"""What the rows of a shard have in common: encoded sharding values by field id, those that are not null."""
+
+_VERSION_5, _VARIANT = 0x50, 0x80
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """How rows of one table are shared out. `spec` None: all to one shard."""
+
+    spec: ShardingSpec | None
+    columns: Mapping[int, str]
+    """Column names by field id."""
+
+    def parts(self, batch: Any) -> Iterator[tuple[Value, Any]]:
+        """The rows of a batch by shard: what they have in common, and they, in their order.
+
+        Raises `InvalidInput` where the batch lacks a column that says the shard.
+        """
+        if self.is_constant:
+            yield self._constant(), batch
+            return
+        assert self.spec is not None
+        values = evaluate(self.spec, batch, self.columns)
+        if values.num_columns != 1:
+            raise UnsupportedFeature("rows are shared out by specs of one field, found several")
+        column = values.column(0)
+        codes, distinct = _codes(column)
+        field = self.spec.fields[0].field_id
+        for code in range(len(distinct)):
+            encoded = encode_value(distinct.slice(code, 1))
+            value = () if encoded is None else ((field, encoded),)
+            rows = codes == code
+            yield value, batch if rows.all() else batch.filter(pa.array(rows))
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all rows go to one shard."""
+        return self.spec is None or all(each.transform == UNSHARDED for each in self.spec.fields)
+
+    def _constant(self) -> Value:
+        if self.spec is None:
+            return ()
+        zero = np.zeros(1, "<i4").tobytes()
+        return tuple((each.field_id, zero) for each in self.spec.fields)
+
+    def check(self, batch: Any, manifest: ShardManifest) -> None:
+        """Raise `InvalidInput` where rows belong to another shard than the manifest's, as far as it says."""
+        own = _own_value(manifest)
+        if self.spec is None or not own:
+            return
+        for value, rows in self.parts(batch):
+            if value != own:
+                raise InvalidInput(
+                    f"{rows.num_rows} of {batch.num_rows} rows belong to another shard than "
+                    f"{manifest.shard_id}: their sharding value is {_shown(value)}, its is {_shown(own)}. "
+                    "Nothing was written; a stream over the whole table sends each row to its shard"
+                )
+
+
+def router_of(spec: ShardingSpec | None, schema: Schema) -> Router:
+    """The router of a table's spec."""
+    return Router(spec, {each.id: each.name for each in schema.fields})
+
+
+def shard_of(
+    router: Router, spec_id: int, value: Value, incarnation: str | None, known: Mapping[str, ShardManifest]
+) -> str:
+    """The id of the shard of a value: one that is there and takes rows, or the name of a new one.
+
+    `known`: manifests that were read, by shard id; see `manifests`. Raises `InvalidInput` where shards of
+    other writers do not say which rows they have, so that a key could come into two.
+    """
+    ours = {
+        shard_id: _own_value(manifest)
+        for shard_id, manifest in sorted(known.items())
+        if manifest.shard_spec_id == spec_id and manifest.status == ACTIVE and _lives(manifest, incarnation)
+    }
+    if router.is_constant:
+        if len(ours) > 1:
+            raise InvalidInput(
+                f"the table has {len(ours)} shards that all rows could go to ({', '.join(ours)}): say "
+                "which, by opening its writer"
+            )
+        if ours:
+            return next(iter(ours))
+    else:
+        same = [shard_id for shard_id, own in ours.items() if own == value and own]
+        if same:
+            return same[0]
+        made = {shard_name(incarnation, spec_id, (), number) for number in range(len(known) + 1)}
+        silent = [shard_id for shard_id, own in ours.items() if not own and shard_id not in made]
+        if silent:
+            raise InvalidInput(
+                f"shards {', '.join(silent)} do not say which rows they have: rows of one key could come "
+                "into two shards. Open their writers one by one"
+            )
+    number = 0
+    while True:
+        shard_id = shard_name(incarnation, spec_id, value, number)
+        if shard_id not in known or shard_id in ours:
+            return shard_id
+        number += 1  # sealed, or of another table
+
+
+def _own_value(manifest: ShardManifest) -> Value:
+    return tuple(entry for entry in manifest.field_entries if entry[0] != INCARNATION)
+
+
+def _lives(manifest: ShardManifest, incarnation: str | None) -> bool:
+    """Whether the shard is one of this life of the table, as far as it says."""
+    theirs = dict(manifest.field_entries).get(INCARNATION)
+    return theirs is None or theirs == (incarnation or "").encode()
+
+
+def manifests(root: Store) -> dict[str, ShardManifest]:
+    """The newest manifest of every shard of a table; `root` is its `_mem_wal`."""
+    found = {}
+    for shard_id in layout.shard_ids(root.list_names("")):
+        manifest = newest(root.at(shard_id))
+        if manifest is not None:
+            found[shard_id] = manifest
+    return found
+
+
+def shard_name(incarnation: str | None, spec_id: int, value: Value, number: int) -> str:
+    """A UUID made of what a shard is for: the same for everybody."""
+    told = hashlib.sha1(repr((incarnation, spec_id, value, number)).encode(), usedforsecurity=False)
+    octets = bytearray(told.digest()[:16])
+    octets[6] = octets[6] & 0x0F | _VERSION_5
+    octets[8] = octets[8] & 0x3F | _VARIANT
+    return layout.parse_shard_id(octets.hex())
+
+
+def _codes(column: Any) -> tuple[Any, Any]:
+    """Numbers of the distinct values per row, and the values in the order in which they come."""
+    encoded = column.dictionary_encode(null_encoding="encode")
+    return np.asarray(encoded.indices), encoded.dictionary
+
+
+def _shown(value: Value) -> str:
+    return ", ".join(f"{name}={octets.hex()}" for name, octets in value) or "null"

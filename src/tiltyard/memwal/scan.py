@@ -1,0 +1,193 @@
+"""Scans of a streamed table: base, SSTables and memory as one (MemWAL, section 6).
+
+Rows come in no order that means anything: newest sources first. Only columns that are asked for, or that the
+filter names, are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tiltyard.errors import InvalidInput, UnsupportedFeature
+from tiltyard.expr.arrays import values_of
+from tiltyard.format.schema import Schema
+from tiltyard.memwal.winners import Chosen
+from tiltyard.table.plan import DEFAULT_BATCH_ROWS
+from tiltyard.table.projection import ROW_ADDRESS, ColumnsLike, project, readable_schema
+from tiltyard.table.scan import Scan, ScanRequest
+from tiltyard.table.unit_reader import batch_of, output_column
+
+if TYPE_CHECKING:
+    from tiltyard.memwal.capture import Captured
+
+GENERATION = "_memtable_gen"
+"""Pseudo column: the generation that a row comes from (uint64), 0 for the base."""
+
+_PSEUDO = {GENERATION: pa.field(GENERATION, pa.uint64())}
+
+
+class LsmScan:
+    """A scan bound to a captured table. Raises on construction what is wrong with the request; reads nothing.
+
+    `columns`: names and dotted paths, or a map of names to SQL; `_memtable_gen` and `_rowaddr` (null beside
+    the base) may be named too. `where`: SQL text or an Arrow expression, asked of the rows that count.
+    """
+
+    def __init__(
+        self,
+        captured: Captured,
+        columns: ColumnsLike = None,
+        where: Any = None,
+        limit: int | None = None,
+        offset: int = 0,
+        *,
+        row_address: bool = False,
+        generation: bool = False,
+        batch_rows: int = DEFAULT_BATCH_ROWS,
+    ) -> None:
+        if (limit is not None and limit < 0) or offset < 0:
+            raise InvalidInput(f"limit and offset must not be negative, found {limit} and {offset}")
+        self.captured = captured
+        self._where, self._limit, self._offset = where, limit, offset
+        self._batch_rows = batch_rows
+        table = captured.base.schema
+        self._projection = project(
+            table, _with_generation(columns, table, generation), row_address=row_address, found=_PSEUDO
+        )
+        for name in self._projection.system:
+            if name not in (GENERATION, ROW_ADDRESS):
+                raise UnsupportedFeature(
+                    f"rows of a streamed table have no {name!r} before they reach the base"
+                )
+        self._predicate = None
+        if where is not None:
+            from tiltyard.expr import bind_predicate
+
+            self._predicate = bind_predicate(where, readable_schema(table, "", {}))
+        tested = () if self._predicate is None else tuple(path[0] for path in self._predicate.paths)
+        names = dict.fromkeys((*(each.name for each in self._projection.fields), *tested))
+        self._fields = tuple(table.field((name,)) for name in names)
+
+    @property
+    def schema(self) -> Any:
+        """The `pa.Schema` of the result."""
+        return self._projection.schema
+
+    def table(self) -> Any:
+        """All rows as one `pa.Table`."""
+        return pa.Table.from_batches(list(self.batches()), self.schema)
+
+    def batches(self) -> Iterator[Any]:
+        """Rows as `pa.RecordBatch`es, never empty."""
+        skip, left = self._offset, self._limit
+        for batch in self._all():
+            if skip >= batch.num_rows:
+                skip -= batch.num_rows
+                continue
+            cut = batch.slice(skip, left) if left is not None else batch.slice(skip)
+            skip = 0
+            if cut.num_rows:
+                yield cut
+            if left is not None:
+                left -= cut.num_rows
+                if left <= 0:
+                    return
+
+    def count(self) -> int:
+        """How many rows the scan gives."""
+        if self._predicate is not None:
+            bare = LsmScan(self.captured, [], self._where)
+            found = sum(batch.num_rows for batch in bare._all())
+        else:
+            winners = self.captured.winners
+            found = winners.rows + Scan(self.captured.base).count() - len(winners.shadowed)
+        found = max(0, found - self._offset)
+        return found if self._limit is None else min(found, self._limit)
+
+    # -- sources ---------------------------------------------------------------------------------
+
+    def _all(self) -> Iterator[Any]:
+        if self._limit == 0:
+            return
+        winners = self.captured.winners
+        for chosen in winners.levels:
+            if chosen.rows.any():
+                yield from self._of_level(chosen)
+        yield from self._of_base(winners.shadowed)
+
+    def _of_level(self, chosen: Chosen) -> Iterator[Any]:
+        start = 0
+        for batch in chosen.level.batches(self._fields):
+            counts = chosen.rows[start : start + batch.num_rows]
+            start += batch.num_rows
+            kept = _where(batch, counts)
+            if kept.num_rows and self._predicate is not None:
+                from tiltyard.expr import mask
+
+                kept = _where(kept, mask(self._predicate, kept))
+            if kept.num_rows:
+                rows = kept.num_rows
+                generation = pa.array(np.full(rows, chosen.level.generation, np.uint64))
+                yield self._output(kept, {GENERATION: generation, ROW_ADDRESS: pa.nulls(rows, pa.uint64())})
+
+    def _of_base(self, shadowed: npt.NDArray[np.uint64]) -> Iterator[Any]:
+        request = ScanRequest(
+            columns=[each.name for each in self._fields],
+            where=self._where,
+            row_address=True,
+            batch_rows=self._batch_rows,
+        )
+        for batch in Scan(self.captured.base, request).batches():
+            addresses = batch.column(batch.num_columns - 1)
+            kept = batch
+            if len(shadowed):
+                kept = _where(batch, _absent(values_of(addresses), shadowed))
+                addresses = kept.column(kept.num_columns - 1)
+            if kept.num_rows:
+                generation = pa.array(np.zeros(kept.num_rows, np.uint64))
+                yield self._output(kept, {GENERATION: generation, ROW_ADDRESS: addresses})
+
+    def _output(self, batch: Any, system: dict[str, Any]) -> Any:
+        arrays = [batch.column(each.name) for each in self._projection.fields]
+        arrays = [
+            _pruned(array, field.arrow_type)
+            for array, field in zip(arrays, self._projection.fields, strict=True)
+        ]
+        scope = batch if self._projection.has_expressions else None
+        columns = [output_column(each, arrays, system, scope) for each in self._projection.outputs]
+        return batch_of(columns, self.schema, batch.num_rows)
+
+
+def _with_generation(columns: ColumnsLike, table: Schema, wanted: bool) -> ColumnsLike:
+    if not wanted:
+        return columns
+    if columns is None:
+        return [*table.names, GENERATION]
+    if isinstance(columns, dict):
+        return {**columns, GENERATION: GENERATION}
+    return [*columns, GENERATION]
+
+
+def _where(batch: Any, keep: npt.NDArray[np.bool_]) -> Any:
+    return batch if keep.all() else batch.filter(pa.array(keep))
+
+
+def _absent(addresses: npt.NDArray[np.uint64], gone: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    at = np.searchsorted(gone, addresses)
+    at[at == len(gone)] = len(gone) - 1
+    absent: npt.NDArray[np.bool_] = gone[at] != addresses
+    return absent
+
+
+def _pruned(array: Any, kind: Any) -> Any:
+    """A struct without the children that nobody asked for."""
+    if array.type.equals(kind) or not pa.types.is_struct(kind):
+        return array
+    children = [_pruned(array.field(each.name), each.type) for each in kind]
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)

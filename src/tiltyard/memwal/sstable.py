@@ -1,0 +1,209 @@
+"""One frozen generation as a small table beside the big one (MemWAL, sections 4.3-4.7; decision D19).
+
+Rows stay in the order in which they came; of each key only the last lives, the others are in the deletion
+file. The manifest is written once, after everything that it names and everything that readers look for
+beside it; only a directory in which all of that is found may be named by a shard's manifest.
+
+Invariants, and their tests in tests/memwal/test_sstable.py:
+1. Keys are compared, not their hashes: no living row is ever taken for another.
+2. A directory is named nowhere before each of its files was found again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tiltyard import runtime
+from tiltyard.errors import ShardError, StoreError
+from tiltyard.expr.arrays import plain
+from tiltyard.file.writer import FileWriter
+from tiltyard.format import names
+from tiltyard.format.deletion import encode_deletions
+from tiltyard.format.flags import recomputed
+from tiltyard.format.fragment import DeletionFile, Fragment, FragmentList
+from tiltyard.format.manifest import Manifest, encode_manifest
+from tiltyard.format.operations import Overwrite
+from tiltyard.format.shard_manifest import SsTable
+from tiltyard.format.transaction import Transaction
+from tiltyard.format.version import FileVersion
+from tiltyard.index.btree import BuildLimits, build
+from tiltyard.memwal import layout
+from tiltyard.memwal.key_hash import key_hashes
+from tiltyard.memwal.keys import BATCH_BYTES, counted_bytes, sortable
+from tiltyard.memwal.log_schema import LogSchema
+from tiltyard.store import Created, Store
+from tiltyard.table.apply import NewTable, apply
+from tiltyard.table.indexing.create import build_entry
+from tiltyard.table.merge.join import KeyIndex
+from tiltyard.table.merge.key_filter import bitmap_of
+from tiltyard.table.snapshot import Snapshot
+from tiltyard.table.versions import VersionLocation
+
+if TYPE_CHECKING:
+    from tiltyard.format.index_metadata import IndexMetadata
+    from tiltyard.session import Session
+
+PK_PAGE_ROWS = 8192
+HASHED_ROWS = 1 << 16
+"""Keys hashed at a time."""
+
+_MAX_U64 = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a generation: batches in the order in which they came (columns of `LogSchema.stored`)."""
+
+    batches: Sequence[Any]
+    schema: LogSchema
+
+    def key_columns(self) -> list[Any]:
+        """The key's columns over all batches, plain."""
+        return [
+            plain(pa.chunked_array([each.column(name) for each in self.batches]).combine_chunks())
+            for name in self.schema.key
+        ]
+
+    @property
+    def rows(self) -> int:
+        """How many rows, superseded ones included."""
+        return sum(each.num_rows for each in self.batches)
+
+
+def write_sstable(
+    shard: Store,
+    name: str,
+    generation: int,
+    rows: Rows,
+    version: FileVersion,
+    session: Session,
+    maintained: Sequence[IndexMetadata] = (),
+) -> SsTable:
+    """Write a generation into the directory `name` of a shard, durably; what the shard's manifest says of it.
+
+    `version`: that of the table's data files. `maintained`: B-trees of the table that this one gets too.
+    Raises store errors; what was written then stays, named by nobody, until it is collected.
+    """
+    store = shard.at(name)
+    keys = rows.key_columns()
+    fragment = _data_file(store, rows, version)
+    superseded = _superseded(keys, rows.rows)
+    if len(superseded):
+        fragment = replace(fragment, deletion=_deletion_file(store, superseded))
+    transaction = _transaction(fragment, rows)
+    manifest = _manifest(fragment, transaction, rows, version)
+    if maintained:
+        manifest = _indexed(store, manifest, maintained, session)
+    if keys:
+        offsets = np.arange(rows.rows, dtype=np.uint64)
+        values = sortable(keys)
+        build(
+            store,
+            layout.PK_INDEX,
+            [(values, offsets)],
+            values.type,
+            limits=BuildLimits(page_rows=PK_PAGE_ROWS),
+        )
+    bloom = bitmap_of(
+        (
+            key_hashes([each.slice(at, HASHED_ROWS) for each in keys], min(HASHED_ROWS, rows.rows - at))
+            for at in range(0, rows.rows, HASHED_ROWS)
+        ),
+        rows.rows,
+    )
+    store.put(layout.BLOOM_FILTER, bloom)
+    path = names.manifest_path(1)
+    answer = store.create(path, encode_manifest(manifest, transaction))
+    if answer is not Created.WON:
+        raise StoreError(
+            f"the manifest of generation {generation} could not be written to {store.uri}: {answer.value} "
+            f"({store.failure(path)}); it is written again under another name"
+        )
+    _check_complete(store, manifest, bool(keys))
+    key_bytes = sum(counted_bytes(plain(b.column(name))) for b in rows.batches for name in rows.schema.key)
+    return SsTable(
+        generation,
+        name,
+        sum(BATCH_BYTES + sum(counted_bytes(plain(each)) for each in b.columns) for b in rows.batches),
+        rows.rows,
+        key_bytes if keys else None,
+    )
+
+
+def _data_file(store: Store, rows: Rows, version: FileVersion) -> Fragment:
+    path = names.data_path(names.data_file_name(runtime.uuid4().bytes))
+    with FileWriter(store, path, rows.schema.stored, version=version) as writer:
+        for batch in rows.batches:
+            writer.write(batch)
+        file = writer.close()
+    return Fragment(0, (replace(file, path=file.path.removeprefix(f"{names.DATA_DIR}/")),), rows.rows)
+
+
+def _superseded(keys: Sequence[Any], rows: int) -> npt.NDArray[np.uint32]:
+    """Offsets of rows whose key comes again later, ascending."""
+    if not keys:
+        return np.empty(0, np.uint32)
+    index = KeyIndex(keys)
+    if not index.has_duplicates:
+        return np.empty(0, np.uint32)
+    old = np.ones(rows, np.bool_)
+    old[index.last_rows()] = False
+    return np.flatnonzero(old).astype(np.uint32)
+
+
+def _deletion_file(store: Store, offsets: npt.NDArray[np.uint32]) -> DeletionFile:
+    kind, data = encode_deletions(offsets)
+    file = DeletionFile(kind, 1, runtime.uuid4().int & _MAX_U64, len(offsets))
+    with store.writer(file.path(0)) as writer:
+        writer.write([data])
+        writer.commit()
+    return file
+
+
+def _transaction(fragment: Fragment, rows: Rows) -> Transaction:
+    bare = replace(fragment, deletion=None)
+    return Transaction(0, str(runtime.uuid4()), Overwrite((bare,), rows.schema.stored))
+
+
+def _manifest(fragment: Fragment, transaction: Transaction, rows: Rows, version: FileVersion) -> Manifest:
+    new = NewTable(data_version=version.value)
+    made = apply(None, transaction, version=1, timestamp_ns=runtime.now_ns(), new_table=new)
+    if fragment.deletion is None:
+        return made
+    (numbered,) = made.fragments
+    deleted = replace(numbered, deletion=fragment.deletion)
+    return recomputed(replace(made, fragments=FragmentList.of([deleted])), None)
+
+
+def _indexed(
+    store: Store, manifest: Manifest, maintained: Sequence[IndexMetadata], session: Session
+) -> Manifest:
+    location = VersionLocation(1, names.manifest_path(1), "V2")
+    snapshot = Snapshot(store, manifest, location, session, lambda: None)
+    written: list[str] = []  # on failure they stay in a directory that nobody names
+    entries = [
+        build_entry(snapshot, manifest.schema.by_id(each.fields[0]), each.name, [0], written)
+        for each in maintained
+    ]
+    return replace(manifest, indices=tuple(entries))
+
+
+def _check_complete(store: Store, manifest: Manifest, has_key: bool) -> None:
+    """Raise `ShardError` unless everything that a reader opens is there (MemWAL, section 9.7)."""
+    wanted = [layout.BLOOM_FILTER, names.manifest_path(1)]
+    wanted += [layout.PK_PAGES, layout.PK_LOOKUP] if has_key else []
+    for fragment in manifest.fragments:
+        wanted += [names.data_path(file.path) for file in fragment.files]
+        if fragment.deletion is not None:
+            wanted.append(fragment.deletion.path(fragment.id))
+    for entry in manifest.indices:
+        wanted += [f"{names.INDICES_DIR}/{entry.uuid}/{file.path}" for file in entry.files]
+    missing = [path for path in wanted if not store.exists(path)]
+    if missing:
+        raise ShardError(f"{store.uri} lacks {', '.join(missing)} after it was written: it is not published")

@@ -1,0 +1,151 @@
+"""A table written as a stream: each row goes to its shard, which this process takes over when the first row
+of it comes.
+
+A put that reaches several shards is durable when it returns, but not one step: where a shard refuses, rows of
+others may be in. Rows of one key always go to one shard, so that for each key the order of puts counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+from tiltyard import runtime
+from tiltyard.errors import InvalidInput, WriterClosed
+from tiltyard.memwal import layout
+from tiltyard.memwal.capture import Captured, capture
+from tiltyard.memwal.claim import INCARNATION
+from tiltyard.memwal.identity import resolved_spec, streamed
+from tiltyard.memwal.incoming import deletions, one_batch, rows_of
+from tiltyard.memwal.log_schema import log_schema
+from tiltyard.memwal.owner import Streamable
+from tiltyard.memwal.routing import Value, manifests, router_of, shard_of
+from tiltyard.memwal.writer import ShardWriter
+from tiltyard.table.snapshot import open_latest
+
+
+class ShardedWriter:
+    """Writers of a table's shards, opened as rows come. Safe to share among threads. Close it, or use it as a
+    block.
+
+    `options`: settings of each `ShardWriter`.
+    """
+
+    def __init__(self, table: Streamable, **options: Any) -> None:
+        self._table = table
+        self._options = options
+        base = open_latest(table._store, table._session)
+        found = streamed(base)
+        self._spec_id = resolved_spec(found, None, "")
+        self._incarnation = found.details.writer_defaults.get(INCARNATION)
+        self._schema = log_schema(base.schema)
+        self._router = router_of(found.spec, base.schema)
+        self._check_routable()
+        self._opening = runtime.lock()
+        self._writers: dict[Value, ShardWriter] = {}
+        self._closed = False
+
+    def _check_routable(self) -> None:
+        """Refuse sharding by a column that may differ among rows of one key."""
+        spec, key = self._router.spec, self._schema.key
+        if spec is None or not key:
+            return
+        for each in spec.fields:
+            for source in each.source_ids:
+                if self._router.columns.get(source) not in key:
+                    raise InvalidInput(
+                        f"the table is sharded by {self._router.columns.get(source, source)!r}, which is "
+                        f"no part of its key ({', '.join(key)}): rows of one key could come into several "
+                        "shards. Open writers of single shards instead"
+                    )
+
+    @property
+    def writers(self) -> tuple[ShardWriter, ...]:
+        """The shards that are open now."""
+        return tuple(self._writers.values())
+
+    def put(self, data: Any, *, durable: bool | None = None) -> None:
+        """Insert or replace rows; see `ShardWriter.put`. Of any size: what is too large for one log entry is
+        put in several.
+        """
+        batch = one_batch(data)
+        rows_of(batch, self._schema)  # what is wrong is refused before any shard has a row
+        for value, part in self._router.parts(batch):
+            writer = self._writer(value)
+            for start in range(0, part.num_rows, writer.config.rows):
+                writer.put(part.slice(start, writer.config.rows), durable=durable)
+
+    def delete(self, keys: Any, *, durable: bool | None = None) -> None:
+        """Delete rows by key; see `ShardWriter.delete`."""
+        batch = one_batch(keys)
+        deletions(batch, self._schema)
+        for value, part in self._router.parts(batch):
+            writer = self._writer(value)
+            for start in range(0, part.num_rows, writer.config.rows):
+                writer.delete(part.slice(start, writer.config.rows), durable=durable)
+
+    def _writer(self, value: Value) -> ShardWriter:
+        found = self._writers.get(value)
+        if found is not None:
+            return found
+        with self._opening:
+            if self._closed:
+                raise WriterClosed("the stream is already closed; open another one")
+            found = self._writers.get(value)
+            if found is None:
+                known = manifests(self._table._store.at(layout.ROOT))
+                shard_id = shard_of(self._router, self._spec_id, value, self._incarnation, known)
+                found = ShardWriter.open(
+                    self._table, shard_id, shard_spec_id=self._spec_id, sharding_value=value, **self._options
+                )
+                self._writers[value] = found
+            return found
+
+    def capture(self) -> Captured:
+        """The table now, with the memory of these shards."""
+        return capture(self._table._store, self._table._session, self.writers)
+
+    def flush(self) -> None:
+        """Publish everything that was put so far."""
+        for each in self.writers:
+            each.flush()
+
+    def sync(self) -> None:
+        """Make everything that was put so far durable."""
+        for each in self.writers:
+            each.sync()
+
+    def close(self) -> None:
+        """Publish everything and give the shards up. Raises what ended a writer; the others are closed."""
+        with self._opening:
+            self._closed = True
+        failed: BaseException | None = None
+        for each in self.writers:
+            try:
+                each.close()
+            except Exception as error:  # told below, when the others are closed
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def abort(self) -> None:
+        """Give the shards up as they are; durable rows stay in their logs."""
+        with self._opening:
+            self._closed = True
+        for each in self.writers:
+            each.abort()
+
+    def __iter__(self) -> Iterator[ShardWriter]:
+        return iter(self.writers)
+
+    def __enter__(self) -> ShardedWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and not isinstance(error, Exception):
+            self.abort()
+        else:
+            self.close()

@@ -1,0 +1,53 @@
+"""Streamed tables for tests: a key, a number and a text, and how to look at them."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import tiltyard.lance as lance
+
+KEY = {b"lance-schema:unenforced-primary-key": b"true"}
+SCHEMA = pa.schema(
+    [pa.field("id", pa.int64(), False, KEY), pa.field("v", pa.float32()), pa.field("s", pa.string())]
+)
+SHARD = "6f1f3a52-9d0e-4f7c-8a57-0c6a5d1e2b3c"
+OTHER_SHARD = "0b8b6f6e-59a4-4f0c-9a3c-93c1d3a4f5e6"
+
+
+def rows(ids: list[int], v: float = 0.0, s: str = "a") -> Any:
+    """A batch with these keys, all of one number and text."""
+    columns = [pa.array(ids, pa.int64()), pa.array([v] * len(ids), pa.float32()), pa.array([s] * len(ids))]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def keys(ids: list[int]) -> Any:
+    """A batch of keys alone."""
+    return pa.RecordBatch.from_arrays([pa.array(ids, pa.int64())], names=["id"])
+
+
+def streamed(path: Path, ids: list[int] | None = None, **sharding: Any) -> Any:
+    """A table with these rows and a MemWAL."""
+    table = pa.Table.from_batches([rows([1, 2, 3] if ids is None else ids)])
+    dataset = lance.write_dataset(table, str(path))
+    dataset.initialize_mem_wal(**sharding)
+    return dataset
+
+
+def values(table: Any) -> dict[int, float]:
+    """Numbers by key; every key once."""
+    found = table.to_pydict()
+    assert len(found["id"]) == len(set(found["id"]))
+    return dict(zip(found["id"], found["v"], strict=True))
+
+
+def digest(directory: Path) -> dict[str, str]:
+    """What every file below a directory holds."""
+    return {
+        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
