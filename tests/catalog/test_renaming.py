@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def test_what_is_not_there_or_taken_is_told(root: str, mode: str) -> None:
     for id in (("t",), ("u",), ("n", "t")):
         put(lake, id, 1)
     version = fresh(root).register().version
-    for id, new, error in [
+    cases: list[tuple[Id, Id, type[TiltyardError]]] = [
         (("no",), ("x",), TableNotFound),
         (("n", "no"), ("x",), TableNotFound),
         (("n",), ("x",), TableNotFound),
@@ -143,7 +144,8 @@ def test_what_is_not_there_or_taken_is_told(root: str, mode: str) -> None:
         (("t",), ("",), InvalidName),
         (("t",), ("é",), InvalidName),
         (("t",), ("x" * 200,), InvalidName),
-    ]:
+    ]
+    for id, new, error in cases:
         with pytest.raises(error):
             rename_table(fresh(root, mode), id, new)
     assert fresh(root).register().version == version
@@ -216,7 +218,7 @@ def test_whoever_has_a_table_open_goes_on_reading_and_writing_it(root: str) -> N
 # -- several at once -----------------------------------------------------------------------------
 
 
-def together(calls: list[Callable[[], Any]]) -> list[str]:
+def together(calls: Sequence[Callable[[], Any]]) -> list[str]:
     """What each call, made at the same time in its thread, came to: 'done' or the name of an error."""
     answers = [""] * len(calls)
     start = threading.Barrier(len(calls))
@@ -240,10 +242,7 @@ def together(calls: list[Callable[[], Any]]) -> list[str]:
 @pytest.mark.parametrize("mode", MODES)
 def test_of_many_that_rename_one_table_one_succeeds(root: str, mode: str) -> None:
     put(fresh(root, mode), ("t",), 1)
-    calls = [
-        lambda me=me: rename_table(fresh(root, mode), ("t",), (f"u{me}",))  # type: ignore[misc]
-        for me in range(6)
-    ]
+    calls = [partial(rename_table, fresh(root, mode), ("t",), (f"u{me}",)) for me in range(6)]
     answers = together(calls)
     assert Counter(answers) == {"done": 1, "TableNotFound": 5}
     winner = answers.index("done")
@@ -255,10 +254,7 @@ def test_of_many_that_rename_one_table_one_succeeds(root: str, mode: str) -> Non
 def test_of_many_that_want_one_name_one_gets_it(root: str, mode: str) -> None:
     for me in range(4):
         put(fresh(root, mode), (f"t{me}",), me)
-    calls = [
-        lambda me=me: rename_table(fresh(root, mode), (f"t{me}",), ("u",))  # type: ignore[misc]
-        for me in range(4)
-    ]
+    calls = [partial(rename_table, fresh(root, mode), (f"t{me}",), ("u",)) for me in range(4)]
     answers = together(calls)
     assert Counter(answers) == {"done": 1, "TableAlreadyExists": 3}
     winner = answers.index("done")
@@ -314,7 +310,7 @@ def test_two_tables_change_names_with_each_other_again_and_again(root: str) -> N
             except (TableNotFound, TableAlreadyExists):
                 continue
 
-    assert together([lambda me=me: swap(me) for me in range(3)]) == ["done"] * 3  # type: ignore[misc]
+    assert together([partial(swap, me) for me in range(3)]) == ["done"] * 3
     lake = fresh(root)
     names = list_tables(lake).names
     assert sorted(value for name in names for value in values(lake, (name,))) == [1, 2]
