@@ -13,6 +13,7 @@ Invariants, checked by tests/catalog/test_round.py and test_round_faults.py:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -109,10 +110,15 @@ class Rewrite:
             return ()
         path = names.data_path(names.new_data_file_name())
         version = FileVersion.parse(data_format.version)
-        # Uncompressed: the file is read a few times before the next version, and a rewrite should be quick.
-        with FileWriter(self.store, path, schema, version=version, compression="none") as writer:
-            writer.write(rows.batch)
-            return (Fragment(0, (writer.close(),), len(rows)),)
+        try:
+            # Uncompressed: the file is read a few times before the next version, and a change should be quick.
+            with FileWriter(self.store, path, schema, version=version, compression="none") as writer:
+                writer.write(rows.batch)
+                return (Fragment(0, (writer.close(),), len(rows)),)
+        except StoreError:
+            with suppress(StoreError):  # nobody has heard of it
+                self.store.delete(path)
+            raise
 
     def _is_fresh(self, version: int) -> bool:
         """Whether our look at the newest version is young enough to build on it (decision D14a)."""
