@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tiltyard.catalog import batch_intents, moves, trash
+from tiltyard.catalog.catalog import Catalog
 from tiltyard.catalog.facts import GRACE_NS, Facts, Place
 from tiltyard.catalog.findings import Finding, find
 from tiltyard.catalog.found import KEPT_CHARACTERS, is_directory, register_of
@@ -28,12 +29,12 @@ from tiltyard.errors import (
     UnsupportedFeature,
     VersionNotFound,
 )
+from tiltyard.session import Session
 from tiltyard.table.row_counts import live_rows
 from tiltyard.table.snapshot import open_latest
 from tiltyard.table.versions import list_names
 
 if TYPE_CHECKING:
-    from tiltyard.catalog.catalog import Catalog
     from tiltyard.catalog.register import Register
     from tiltyard.catalog.rows import Row
     from tiltyard.store import Store
@@ -72,6 +73,7 @@ def check(catalog: Catalog, *, grace_seconds: float | None = None) -> Report:
 def gather(catalog: Catalog) -> Facts:
     """The facts of a catalog as it is now. Of a catalog without a register there are those of directories."""
     store = catalog.store
+    catalog = Catalog(store, catalog.settings, Session())  # what is there counts, not what is remembered
     nothing = Facts(0, (), {}, grace_ns=GRACE_NS)
     try:
         register = register_of(catalog)
@@ -114,7 +116,7 @@ def _of_register(catalog: Catalog, register: Register) -> Facts:
         {},
         named=frozenset(named),
         dropped={each.key: (each.object_id, (each.location, each.home or "")) for each in dropped},
-        moves=tuple(f"{each.object_id}: {each.kind.value} {each.source} {each.target}" for each in under_way),
+        moves=tuple(_told(each) for each in under_way if _is_to_do(catalog.store, each)),
         unreadable_records=(*trash.unreadable(metadata), *moves.unreadable(metadata)),
         extra_columns=tuple(register.rows.extra_columns),
     )
@@ -129,6 +131,21 @@ def _of_register(catalog: Catalog, register: Register) -> Facts:
         indices=tuple(sorted(each.name for each in manifest.indices)),
         versions=len(list_names(catalog.register_store)),
     )
+
+
+def _is_to_do(store: Store, move: moves.Move) -> bool:
+    """Whether a move was decided and not yet carried out; its record stays until the next change."""
+    match move.kind:
+        case moves.Kind.MOVE:
+            return store.exists(f"{move.source}/{move.witness}")
+        case moves.Kind.HIDE:
+            return is_directory(store, move.source) and not store.exists(f"{move.source}/{DEREGISTERED}")
+        case _:
+            return store.exists(f"{move.target}/{DEREGISTERED}")
+
+
+def _told(move: moves.Move) -> str:
+    return f"{move.object_id}: {move.kind.value} {move.source or move.target} {move.target}".rstrip()
 
 
 def _elsewhere(register: Register, rows: tuple[Row, ...]) -> dict[str, tuple[str, ...]]:
