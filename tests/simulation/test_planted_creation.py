@@ -28,6 +28,7 @@ def found(planted: Any, *faults: Fault) -> list[str]:
         most=8,
         stalls=(40.0,),
         machine_crash=False,
+        failing_reads=False,
     )
     made.settings = replace(made.settings, weather=weather, switch_chance=0.5)
     with mock.patch.object(ExclusiveCreator, "_finished", planted):
