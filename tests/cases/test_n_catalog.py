@@ -19,6 +19,7 @@ from tiltyard.catalog.found import find_table
 from tiltyard.catalog.listing import list_tables
 from tiltyard.catalog.namespaces import create_namespace
 from tiltyard.catalog.operations import rows as row_operations
+from tiltyard.catalog.purging import purge
 from tiltyard.catalog.round import Draft
 from tiltyard.catalog.rows import Row
 from tiltyard.catalog.settings import Settings
@@ -30,7 +31,7 @@ from tiltyard.catalog.tables import (
     register_table,
     table_exists,
 )
-from tiltyard.catalog.trash import drop_table
+from tiltyard.catalog.trash import drop_table, undrop_table
 from tiltyard.dataset import LanceDataset
 from tiltyard.errors import TableAlreadyExists, TableNotFound
 from tiltyard.format.names import manifest_name
@@ -50,7 +51,7 @@ import pyarrow as pa
 from tiltyard.catalog import open_catalog
 from tiltyard.catalog.found import find_table
 from tiltyard.catalog.tables import create_table
-from tiltyard.catalog.trash import drop_table
+from tiltyard.catalog.trash import drop_table, undrop_table
 from tiltyard.dataset import write_dataset
 from tiltyard.errors import TiltyardError
 from tiltyard.format.names import manifest_name
@@ -280,3 +281,58 @@ def test_what_a_page_costs_does_not_grow_with_the_number_of_tables(
 def _put(rows: list[Row], draft: Draft) -> None:
     for row in rows:
         draft.put(row)
+
+
+@pytest.mark.parametrize("id", [("t",), ("n", "t")])
+def test_of_sixteen_droppers_of_one_table_one_succeeds(
+    crew: Crew, root: str, tmp_path: Path, id: tuple[str, ...]
+) -> None:
+    """N02: the others do not find the table; what it had under its name is gone, and purged in the end."""
+    catalog = lake(root)
+    create_namespace(catalog, ("n",))
+    for turn, how in enumerate(("", ", purge=True")):
+        create_table(catalog, id, DATA)
+        source = f"result = all_at_once(lambda lake, number: told(lambda: drop_table(lake, {id!r}{how})))"
+        answers = in_all(crew, root, tmp_path / f"gate{turn}", source)
+        assert Counter(answers) == {"ok": 1, "TableNotFound": 15}
+        assert not table_exists(lake(root), id)
+        assert lake(root).register().rows.find("$".join(id)) is None
+        assert not (Path(root) / "t.lance").exists()
+        purge(lake(root), 0)
+        left = [each.path for each in open_store(root).list("") if not each.path.startswith("__manifest")]
+        assert left == []
+
+
+def test_a_reader_in_the_middle_of_a_table_finishes_though_it_is_dropped_or_renamed(
+    crew: Crew, root: str
+) -> None:
+    """N11: another process drops the table under the reader, and makes another one of its name."""
+    catalog = lake(root)
+    create_namespace(catalog, ("n",))
+    source = """
+from tiltyard.catalog.renaming import rename_table
+lake = open_catalog(root)
+rename_table(lake, id, (*id[:-1], "moved"))
+drop_table(lake, (*id[:-1], "moved"))
+create_table(lake, id, pa.table({"a": [-1]}))
+result = "done"
+"""
+    (worker,) = crew.ours(1)
+    for id in (("t",), ("n", "t")):
+        data = pa.table({"a": range(10_000)})
+        create_table(catalog, id, data, max_rows_per_file=1_000)
+        dataset = opened(catalog, id)
+        assert len(dataset.get_fragments()) == 10
+        batches = dataset.to_batches(batch_size=100, batch_readahead=1, fragment_readahead=1)
+        seen = next(batches)["a"].to_pylist()
+        worker.begin(CALLERS + source, root=root, id=id, threads=1)
+        assert worker.answer() == "done"
+        for batch in batches:
+            seen += batch["a"].to_pylist()
+        assert sorted(seen) == list(range(10_000))
+        assert dataset.take([7, 9_999])["a"].to_pylist() == [7, 9_999]
+        assert dataset.count_rows() == 10_000
+        assert opened(lake(root), id).to_table()["a"].to_pylist() == [-1]
+        drop_table(catalog, id)
+        undrop_table(catalog, (*id[:-1], "moved"))
+        assert opened(lake(root), (*id[:-1], "moved")).count_rows() == 10_000

@@ -58,7 +58,12 @@ def unmoving(root: str, mode: str = "mixed") -> Catalog:
     return over(Unmoving(open_store(root), Plan()), mode)
 
 
-WAYS = [(("t",), ("u",)), (("t",), ("n", "t")), (("n", "t"), ("n", "u")), (("n", "t"), ("m", "t"))]
+WAYS: list[tuple[Id, Id]] = [
+    (("t",), ("u",)),
+    (("t",), ("n", "t")),
+    (("n", "t"), ("n", "u")),
+    (("n", "t"), ("m", "t")),
+]
 WAYS += [(("n", "t"), ("t",))]
 
 
@@ -125,8 +130,9 @@ def test_where_directories_cannot_be_renamed_they_stay_and_the_old_name_is_hidde
 @pytest.mark.parametrize("mode", REGISTERED)
 def test_what_is_not_there_or_taken_is_told(root: str, mode: str) -> None:
     lake = fresh(root, mode)
-    for id in (("t",), ("u",), ("n", "t")):
-        put(lake, id, 1)
+    put(lake, ("t",), 1)
+    put(lake, ("u",), 1)
+    put(lake, ("n", "t"), 1)
     version = fresh(root).register().version
     cases: list[tuple[Id, Id, type[TiltyardError]]] = [
         (("no",), ("x",), TableNotFound),
