@@ -1,0 +1,94 @@
+"""A shard's log as a feed of changes: every entry's rows, in the order in which they became durable.
+
+The feed begins after a position and follows the log as it grows. Entries that were collected are told, never
+skipped; so is a log that cannot be read on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tiltyard import runtime
+from tiltyard.errors import LogTruncated, ShardError
+from tiltyard.memwal import layout
+from tiltyard.memwal.entry import Entry
+from tiltyard.memwal.log_schema import TOMBSTONE, LogSchema, reconciled
+from tiltyard.memwal.manifest import newest
+from tiltyard.memwal.wal import check_no_holes, positions, read_entry
+from tiltyard.store import Store
+
+POLL_SECONDS = 0.05
+"""How often a log that has ended is looked at again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One log entry: its position, its writer's epoch, rows that were put and keys that were deleted, in the
+    order of the log.
+
+    `rows`: a `pa.RecordBatch` in the table's columns and `_tombstone`: where that is true, the row deletes
+    its key and has nothing in the other columns.
+    """
+
+    position: int
+    epoch: int
+    rows: Any
+
+    @property
+    def deletes(self) -> Any:
+        """Which rows delete (a boolean `pa.Array`)."""
+        return self.rows.column(TOMBSTONE)
+
+
+def tail(
+    shard: Store,
+    schema: LogSchema,
+    after: int = 0,
+    *,
+    follow: bool = False,
+    deadline: float | None = None,
+) -> Iterator[Change]:
+    """The entries above position `after` that hold rows; 0 for all that are kept.
+
+    `follow`: wait for more when the end is reached, until `deadline` (boot clock, seconds), or for ever.
+    Raises `LogTruncated` where entries above `after` were collected, `CorruptFile` for a hole or damage,
+    `ShardError` where there is no shard.
+    """
+    at = after
+    while True:
+        found = positions(shard)
+        standing = [each for each in found if each > at]
+        if standing and standing[0] != at + 1:
+            manifest = newest(shard)
+            if manifest is not None and standing[0] <= manifest.replay_after + 1:
+                raise LogTruncated(
+                    f"entries {at + 1} to {standing[0] - 1} of the log at {shard.uri} were collected: "
+                    "their rows are in SSTables or the base. Read the table, then follow from "
+                    f"{standing[0] - 1}"
+                )
+            check_no_holes(shard, at, standing)
+        if not found and newest(shard) is None:
+            raise ShardError(f"there is no shard at {shard.uri}")
+        for position in standing:
+            at = position
+            change = _change(read_entry(shard, position), schema, shard)
+            if change is not None:
+                yield change
+        if not follow or (deadline is not None and runtime.monotonic() >= deadline):
+            return
+        if not standing:
+            runtime.sleep(POLL_SECONDS)
+
+
+def _change(entry: Entry, schema: LogSchema, shard: Store) -> Change | None:
+    if not entry.batches:
+        return None
+    import pyarrow as pa
+
+    where = f"{shard.uri}/{layout.entry_path(entry.position)}"
+    batches = [reconciled(each, schema, where) for each in entry.batches]
+    return Change(
+        entry.position, entry.epoch, batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    )
