@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from tiltyard.catalog.catalog import Catalog, open_catalog
+from tiltyard.catalog.found import Found
 from tiltyard.catalog.namespaces import create_namespace
 from tiltyard.catalog.operations import ipc, reading, rows, statistics
 from tiltyard.catalog.operations.opening import opened
 from tiltyard.catalog.operations.reading import Query
 from tiltyard.catalog.operations.rows import MergeRules
 from tiltyard.catalog.tables import create_table, declare_table
+from tiltyard.catalog.trash import drop_table
+from tiltyard.dataset import LanceDataset
 from tiltyard.errors import InvalidInput, SchemaMismatch, TableNotFound, TiltyardError, UnsupportedFeature
 
 T = pa.table({"id": [1, 2, 3], "s": ["a", "b", "c"]})
@@ -81,6 +85,27 @@ def test_a_merge_makes_a_declared_table_real(catalog: Catalog) -> None:
     only_updates = MergeRules(("id",), update=True, insert=False)
     assert rows.merge_insert(catalog, ("ops", "e"), T, only_updates).inserted == 0
     assert ids(catalog, ("ops", "e")) == []
+
+
+def test_a_declared_table_that_is_dropped_meanwhile_is_not_made_anew(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_found = rows.open_found
+
+    def dropping(catalog: Catalog, found: Found) -> LanceDataset:
+        with suppress(TableNotFound):
+            drop_table(catalog, found.id)
+        return open_found(catalog, found)
+
+    declare_table(catalog, ("d",))
+    declare_table(catalog, ("ops", "d"))
+    monkeypatch.setattr(rows, "open_found", dropping)
+    with pytest.raises(TableNotFound):
+        rows.insert(catalog, ("d",), T)
+    assert not (Path(catalog.uri) / "d.lance").exists()
+    rows.insert(catalog, ("ops", "d"), T)  # it came before the drop: the rows are dropped with the table
+    with pytest.raises(TableNotFound):
+        reading.count(catalog, ("ops", "d"))
 
 
 def test_merges_delete_what_the_source_lacks(catalog: Catalog) -> None:

@@ -91,6 +91,22 @@ said["old name"] = failing(db.open_table, "flights").partition(":")[0]
 """
 
 
+PUSHED_DOWN = """
+import lancedb
+given = properties | {"ops_metrics_enabled": "true"}
+db = lancedb.connect_namespace(
+    "tiltyard.lance.namespace.DirectoryNamespace", given, namespace_client_pushdown_operations=["QueryTable"]
+)
+table = db.create_table("t", rows)
+said["rows"] = table.search().where("id > 1").select(["id"]).limit(5).to_arrow().to_pydict()
+said["queries"] = db.namespace_client().retrieve_ops_metrics().get("query_table", 0)
+"""
+
+
+def test_queries_that_lancedb_hands_over_are_answered(tmp_path: Path) -> None:
+    assert ran(PUSHED_DOWN, tmp_path) == {"rows": {"id": [2, 3]}, "queries": 1}
+
+
 @pytest.mark.parametrize("managed", ["false", "true"])
 def test_lancedb_works_on_our_catalog(managed: str, tmp_path: Path) -> None:
     said = ran(LANCEDB, tmp_path, table_version_tracking_enabled=managed)

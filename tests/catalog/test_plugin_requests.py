@@ -184,9 +184,9 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=6,
 )
-_FIELDS = """id mode properties version tag branch limit page_token predicate updates columns k vector filter
-    offset on ranges column index_type name actions metadata location new_table_name new_namespace_id manifest_path
-    operations entries descending"""
+_FIELDS = """id mode properties version tag branch limit page_token predicate updates columns k vector
+    filter offset on ranges column index_type name actions metadata location new_table_name new_namespace_id
+    manifest_path operations entries descending"""
 _READ_ONLY = """list_namespaces describe_namespace namespace_exists list_tables list_all_tables describe_table
     table_exists count_table_rows query_table explain_table_query_plan analyze_table_query_plan
     list_table_indices describe_table_index_stats list_table_versions describe_table_version list_table_tags

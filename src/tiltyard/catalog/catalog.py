@@ -104,5 +104,5 @@ def open_catalog(
         raise InvalidUri(f"a catalog's root is a path or URI, found {uri!r}")
     settings = Settings.parse(properties)
     options = {key: value for key, value in settings.storage.items() if key in OPTIONS}
-    store = open_store(uri.rstrip("/") or "/", options)
+    store = open_store(uri if uri.endswith("://") else uri.rstrip("/") or "/", options)
     return Catalog(store, settings, default_session() if session is None else session)

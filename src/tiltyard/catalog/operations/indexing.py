@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tiltyard.catalog.names import object_id
 from tiltyard.catalog.operations.opening import opened, refuse_branch, transaction_of
 from tiltyard.errors import IndexNotFound, InvalidInput, UnsupportedFeature, nearest
 
@@ -127,7 +128,7 @@ def index_statistics(
         if each.name == name:
             return Statistics(each.kind, each.rows_indexed, each.rows_unindexed, each.segments)
     raise IndexNotFound(
-        f"table id {'$'.join(id)!r} has no index {name!r}; {nearest(name, [each.name for each in found])}"
+        f"table id {object_id(id)!r} has no index {name!r}; {nearest(name, [each.name for each in found])}"
     )
 
 

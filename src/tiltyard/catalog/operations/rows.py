@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tiltyard.catalog import tables
-from tiltyard.catalog.found import find_table
+from tiltyard.catalog.found import find_table, table_store
+from tiltyard.catalog.names import object_id, root_location
 from tiltyard.catalog.operations.opening import open_found, opened, refuse_branch, transaction_of
 from tiltyard.dataset import arguments, write_dataset
-from tiltyard.errors import FieldNotFound, InvalidInput, TableAlreadyExists, TableNotFound
+from tiltyard.errors import FieldNotFound, InvalidInput, ObjectNotFound, TableAlreadyExists, TableNotFound
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,7 +87,7 @@ def merge_insert(
     table = _open_or_fill(catalog, id, data if rules.insert else data.slice(0, 0))
     if isinstance(table, Changed):
         return table
-    _refuse_unknown(rules.on, table.schema.names, f"table id {'$'.join(id)!r}")
+    _refuse_unknown(rules.on, table.schema.names, f"table id {object_id(id)!r}")
     builder = table.merge_insert(list(rules.on)).use_index(rules.use_index)
     if rules.update:
         builder = builder.when_matched_update_all(rules.update_filter)
@@ -145,19 +145,30 @@ def delete(catalog: Catalog, id: Id, predicate: str, *, branch: Any = None) -> C
 
 
 def _open_or_fill(catalog: Catalog, id: Id, data: pa.Table) -> LanceDataset | Changed:
-    """The table, or what was done where it was only declared: then the data is its first version."""
+    """The table, or what was done where it was only declared: then the data is its first version.
+
+    It is written through the directory that was found. A drop that moves the directory aside meanwhile takes
+    the rows along; the name is not made anew.
+    """
     for _ in range(MAX_FILL_RACES):
         found = find_table(catalog, id)
         try:
             return open_found(catalog, found)
         except TableNotFound:
-            try:
-                _, made = tables.create_table(catalog, id, data, mode="create")
-            except TableAlreadyExists:
-                continue  # filled, or dropped and made again, while we looked
-            return _changed(made, inserted=data.num_rows)
+            store = table_store(catalog, found)
+        by_name = found.location == root_location(id[-1])
+        try:
+            store.dir_stat("")  # opens the directory
+        except ObjectNotFound:
+            if by_name:
+                continue  # dropped while we looked; in a namespace nobody else uses the directory
+        try:
+            made = write_dataset(data, store, mode="create", session=catalog.session)
+        except TableAlreadyExists:
+            continue  # filled while we looked
+        return _changed(made, inserted=data.num_rows)
     raise TableNotFound(
-        f"table id {'$'.join(id)!r} was filled and dropped each of {MAX_FILL_RACES} times it was looked at"
+        f"table id {object_id(id)!r} was filled and dropped each of {MAX_FILL_RACES} times it was looked at"
     )
 
 

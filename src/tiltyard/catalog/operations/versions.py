@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tiltyard.catalog.found import find_table
+from tiltyard.catalog.names import object_id
 from tiltyard.catalog.operations.opening import chain_of, open_found, opened, refuse_branch, transaction_of
 from tiltyard.errors import InvalidInput, ObjectNotFound, VersionNotFound
 from tiltyard.store import object_key
@@ -64,11 +65,11 @@ def describe_table_version(
     """One version, the newest without a number. Raises `VersionNotFound`."""
     store = chain_of(catalog, find_table(catalog, id), branch)
     if version is not None and version < 1:
-        raise VersionNotFound(f"version {version} for table id {'$'.join(id)!r}: versions begin at 1")
+        raise VersionNotFound(f"version {version} for table id {object_id(id)!r}: versions begin at 1")
     location = latest(store, catalog.session) if version is None else locate(store, version)
     told = _told(store, location)
     if told is None:
-        raise VersionNotFound(f"version {location.version} for table id {'$'.join(id)!r} was removed")
+        raise VersionNotFound(f"version {location.version} for table id {object_id(id)!r} was removed")
     return told
 
 
@@ -76,7 +77,7 @@ def restore(catalog: Catalog, id: Id, version: int, *, branch: str | None = None
     """Make an old version the newest again; the new version and the uuid of its transaction."""
     refuse_branch(branch, "restore_table")
     if version < 1:
-        raise VersionNotFound(f"version {version} for table id {'$'.join(id)!r}: versions begin at 1")
+        raise VersionNotFound(f"version {version} for table id {object_id(id)!r}: versions begin at 1")
     table = opened(catalog, id, version=version)
     table.restore()
     return table._held.version, transaction_of(table)
@@ -106,7 +107,7 @@ def delete_table_versions(
     }
     if newest in chosen:
         raise InvalidInput(
-            f"version {newest} is the newest of table id {'$'.join(id)!r} and must stay: end the range "
+            f"version {newest} is the newest of table id {object_id(id)!r} and must stay: end the range "
             "before it, or drop the table"
         )
     if not chosen:

@@ -45,7 +45,7 @@ class DirectoryNamespace(TableFace, RowFace, IndexFace, VersionFace, BatchFace, 
             session = None  # one of another library: it has nothing for us
         self._context_provider = provider_of(given) if context_provider is None else context_provider
         self._properties = given
-        self._root = root.rstrip("/") or "/"
+        self._root = root if root.endswith("://") else root.rstrip("/") or "/"
         self._catalog = open_catalog(self._root, properties=without_provider(given), session=session)
         self._metrics = Metrics(self._catalog.settings.ops_metrics)
 
