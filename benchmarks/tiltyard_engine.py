@@ -6,6 +6,9 @@ without it every commit is durable. Both ways belong into a report.
 
 from __future__ import annotations
 
+import glob
+import io
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -83,3 +86,79 @@ class BenchEngine(Engine):
             raise NotImplementedError("searches by a vector index are a later release's")
         near = {"column": column, "q": q, "k": k, "use_index": False}
         return ds.to_table(columns=["id", "_distance"], nearest=near)
+
+    # -- catalog ---------------------------------------------------------------------------------
+
+    catalog_statement = "import tiltyard.catalog"
+
+    def open_catalog(self, root: str) -> Any:
+        from tiltyard.lance.namespace import DirectoryNamespace
+
+        return DirectoryNamespace(root=root)
+
+    def create_namespace(self, cat: Any, ident: list[str]) -> None:
+        import lance_namespace as n
+
+        cat.create_namespace(n.CreateNamespaceRequest(id=ident))
+
+    def create_table(self, cat: Any, ident: list[str], table: pa.Table) -> None:
+        import lance_namespace as n
+
+        sink = io.BytesIO()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        cat.create_table(n.CreateTableRequest(id=ident), sink.getvalue())
+
+    def declare_table(self, cat: Any, ident: list[str]) -> None:
+        import lance_namespace as n
+
+        cat.declare_table(n.DeclareTableRequest(id=ident))
+
+    def describe_table(self, cat: Any, ident: list[str]) -> Any:
+        import lance_namespace as n
+
+        return cat.describe_table(n.DescribeTableRequest(id=ident)).location
+
+    def list_tables(self, cat: Any, ident: list[str]) -> Any:
+        import lance_namespace as n
+
+        return cat.list_tables(n.ListTablesRequest(id=ident)).tables
+
+    def drop_table(self, cat: Any, ident: list[str]) -> None:
+        import lance_namespace as n
+
+        cat.drop_table(n.DropTableRequest(id=ident))
+
+    # -- MemWAL ----------------------------------------------------------------------------------
+
+    def memwal_init(self, path: str) -> None:
+        self.lance.dataset(path).initialize_mem_wal(unsharded=True)
+
+    def memwal_open(self, path: str, shard: str, durable: bool = True, flush_ms: int | None = None) -> Any:
+        options: dict[str, Any] = {} if durable else {"durable_write": False}
+        if flush_ms is not None:
+            options["max_wal_flush_interval_ms"] = flush_ms
+        return self.lance.dataset(path).mem_wal_writer(shard, **options)
+
+    def memwal_put(self, w: Any, table: pa.Table) -> None:
+        w.put(table)
+
+    def memwal_scan(self, w: Any) -> pa.Table:
+        return w.lsm_scanner().to_table()
+
+    def memwal_lookup(self, w: Any, key: int) -> pa.Table:
+        return w.lsm_scanner().filter(f"id = {key}").to_table()
+
+    def memwal_planner(self, path: str, shard: str) -> Any:
+        from tiltyard.lance.mem_wal import LsmPointLookupPlanner, ShardSnapshot
+
+        snapshot = ShardSnapshot(shard)
+        for found in sorted(glob.glob(os.path.join(path, "_mem_wal", shard, "*_gen_*"))):
+            snapshot = snapshot.with_sstable(int(found.rpartition("_")[2]), os.path.basename(found))
+        return LsmPointLookupPlanner(self.lance.dataset(path), [snapshot])
+
+    def memwal_planner_lookup(self, planner: Any, key: int) -> pa.Table:
+        return planner.plan_lookup(pa.array([key], pa.int64())).to_table()
+
+    def memwal_close(self, w: Any) -> None:
+        w.close()
