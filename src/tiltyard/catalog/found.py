@@ -96,7 +96,9 @@ def find_or_none(catalog: Catalog, register: Register, id: Id) -> Found | None:
         raise InvalidInput("Table ID cannot be empty: a table has a name, and the root namespace is none")
     if mode is Mode.V1:
         return directory_table(catalog, register, id)
-    row = table_row(register, id)
+    row = register.rows.find(object_id(id))
+    if row is not None and row.object_type != TABLE:
+        return None  # also where a creator left a directory of this name, after the namespace was made
     if len(id) > 1 or mode is Mode.MANIFEST:
         return None if row is None else _found(catalog, register, id, row)
     if row is None:
