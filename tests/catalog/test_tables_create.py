@@ -19,7 +19,13 @@ from tiltyard.catalog.markers import DEREGISTERED, RESERVED
 from tiltyard.catalog.namespaces import create_namespace, drop_namespace
 from tiltyard.catalog.rows import Row
 from tiltyard.catalog.settings import Settings
-from tiltyard.catalog.tables import create_table, declare_table, deregister_table, describe
+from tiltyard.catalog.tables import (
+    create_table,
+    declare_table,
+    deregister_table,
+    describe,
+    register_table,
+)
 from tiltyard.catalog.trash import drop_table
 from tiltyard.errors import (
     InvalidInput,
@@ -407,11 +413,27 @@ def test_a_root_table_whose_id_became_a_namespace_gives_way(lake: Catalog, root:
         create_namespace(fresh(root), ("t",))
         yield from DATA.to_batches()
 
-    with pytest.raises(TableAlreadyExists, match="was taken"):
+    with pytest.raises(TableAlreadyExists, match="a namespace has this id"):
         create_table(lake, ("t",), data(), schema=DATA.schema)
     assert [name for name in tree(root) if name.endswith((".manifest", ".lance"))] == []
     with pytest.raises(TableNotFound):
         find_table(fresh(root), ("t",))
+
+
+def test_a_root_table_whose_name_was_registered_meanwhile_gives_way_to_it(lake: Catalog, root: str) -> None:
+    create_table(lake, ("stock",), OTHER)
+
+    def data(name: str) -> Iterator[pa.RecordBatch]:
+        register_table(fresh(root), (name,), "stock.lance")
+        yield from DATA.to_batches()
+
+    with pytest.raises(TableAlreadyExists):
+        create_table(lake, ("t",), data("t"), schema=DATA.schema)
+    _, dataset = create_table(lake, ("u",), data("u"), schema=DATA.schema, mode="exist_ok")
+    assert rows(dataset) == [3]
+    found, dataset = create_table(lake, ("v",), data("v"), schema=DATA.schema, mode="overwrite")
+    assert (found.location, rows(dataset)) == ("stock.lance", [1, 2])
+    assert [name for name in tree(root) if not name.startswith("stock.lance")] == []
 
 
 def test_a_root_table_that_is_dropped_before_its_row_stays_dropped(root: str) -> None:

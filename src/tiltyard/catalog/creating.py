@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -59,11 +59,13 @@ from tiltyard.errors import (
     TiltyardError,
     WrongType,
 )
+from tiltyard.format.names import HINT_PATH, VERSIONS_DIR
 
 if TYPE_CHECKING:
     from tiltyard.catalog.catalog import Catalog
     from tiltyard.catalog.round import Draft
     from tiltyard.dataset import LanceDataset
+    from tiltyard.format.fragment import Fragment
     from tiltyard.store import Store
 
 T = TypeVar("T")
@@ -167,12 +169,12 @@ class _Source:
             version = file_version(self._options.get("data_storage_version"), None)
             ours = table_schema(arrow, "create", None, version).arrow
         theirs = dataset.schema
-        for field in ours:
-            at = theirs.get_field_index(field.name)
-            if at < 0 or theirs.field(at).type != field.type:
+        for column in ours:
+            at = theirs.get_field_index(column.name)
+            if at < 0 or theirs.field(at).type != column.type:
                 raise SchemaMismatch(
                     f"the table at {dataset.uri} exists and has other columns than this data: "
-                    f"{field.name!r} is {field.type} in the data and "
+                    f"{column.name!r} is {column.type} in the data and "
                     f"{'not there' if at < 0 else theirs.field(at).type} in the table. The data has\n{ours}\n"
                     f"the table has\n{theirs}"
                 )
@@ -189,6 +191,8 @@ class _Creation:
     properties: dict[str, str] | None
     own: str | None = None
     """The fresh directory that we made, while no row names it."""
+    left: list[tuple[Store, list[Fragment]]] = field(default_factory=list)
+    """Data files of versions that we took back."""
 
     def run(self) -> tuple[Found, LanceDataset]:
         try:
@@ -212,11 +216,17 @@ class _Creation:
         )
 
     def _remove_own(self) -> None:
-        """Remove the directory that nobody but us knows: whoever lost leaves nothing behind."""
+        """Remove the directory and the files that nobody but us knows: whoever lost leaves nothing behind."""
         if self.own is not None:
             with suppress(StoreError):  # the answer that is on its way matters more; it is found by its age
                 self.catalog.store.delete_tree(self.own)
             self.own = None
+        if self.left:
+            from tiltyard.table.write import remove_files
+
+            for store, fragments in self.left:
+                remove_files(store, fragments)
+            self.left.clear()
 
     def _attempt(self, seen: Look) -> tuple[Found, LanceDataset] | None:
         """What follows from one look; None when another one is needed."""
@@ -339,8 +349,11 @@ class _Creation:
             dataset = self.source.write(catalog, store, mode)
         except TableAlreadyExists:
             return None
+        made: tuple[Found, LanceDataset] | None
         if catalog.settings.mode is not Mode.V1:
             made = self._with_row(seen, dataset, store, marker)
+            if made is None:
+                return None
         else:
             made = Found(self.id, location, location_uri(catalog.store.uri, location), None, False), dataset
         if marker.is_others or (marker.is_there and catalog.settings.mode is Mode.V1):
@@ -355,8 +368,10 @@ class _Creation:
 
     def _with_row(
         self, seen: Look, dataset: LanceDataset, store: Store, marker: Hidden | None = None
-    ) -> tuple[Found, LanceDataset]:
-        """Make sure that a root table, which stands, has a row."""
+    ) -> tuple[Found, LanceDataset] | None:
+        """Make sure that a root table, which stands, has a row; None where its id was given to something else
+        meanwhile.
+        """
         catalog, id, name = self.catalog, self.id, self.id[0]
         location = root_location(name)
         row = Row(name, TABLE, location, properties_text(self.properties))
@@ -375,25 +390,25 @@ class _Creation:
             seen = look(catalog)
             stands = directory_table(catalog, seen.register, id) is not None
         if found is None:
-            return self._give_way(dataset, store)
+            self._give_way(dataset, store)
+            return None
         if marker is not None:
             marker.follow()
         return Found(id, location, location_uri(catalog.store.uri, location), found, False), dataset
 
-    def _give_way(self, dataset: LanceDataset, store: Store) -> tuple[Found, LanceDataset]:
-        """The name went to a namespace, or to a table at another place, between our look and our version."""
+    def _give_way(self, dataset: LanceDataset, store: Store) -> None:
+        """The name went to a namespace, or to a table at another place, between our look and our version:
+        take that back. Its files stay for another attempt, until this creation is over.
+        """
         from tiltyard.table.versions import list_versions
-        from tiltyard.table.write import remove_files
 
         held = dataset._held
         if held.version == 1 and [each.version for each in list_versions(store)] == [1]:
             store.delete(held.location.path)
-            store.sync_dir("_versions")
-            remove_files(store, list(held.fragments))
-        raise TableAlreadyExists(
-            f"{object_id(self.id)!r} was taken in the catalog {self.catalog.store.uri} while this table was "
-            "being created: choose another name"
-        )
+            store.delete(HINT_PATH)
+            store.sync_dir(VERSIONS_DIR)
+            self.left.append((store, list(held.fragments)))
+        self.source.copy = dataset
 
 
 def _opened(catalog: Catalog, store: Store) -> LanceDataset | None:
