@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -27,7 +28,7 @@ from tiltyard.errors import (
 from tiltyard.format import names
 from tiltyard.session import Session
 from tiltyard.store import Created, Store, open_store
-from tiltyard.table.versions import read_hint
+from tiltyard.table.versions import RACY_NS, read_hint
 from tiltyard.testing.faults import Crashed, Fault, FaultyStore, Plan, Rule
 
 PUBLISH = f"{REGISTER}/_versions/*.manifest"
@@ -278,6 +279,7 @@ def test_a_root_that_was_renamed_and_its_successor_are_apart(root: str) -> None:
     os.rename(root, f"{root}-moved")
     after = open_catalog(root, session=session)
     after.mutate(add("new"))
+    time.sleep(2 * RACY_NS / 1e9)  # beyond what two directories that change in one tick look like
     before.mutate(add("older"))
     assert ids(root) == ["new"]
     assert ids(f"{root}-moved") == ["old", "older"]

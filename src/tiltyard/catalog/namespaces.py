@@ -128,7 +128,7 @@ def create_namespace(
             raise _exists(id, "a namespace")
         if how is CreateMode.EXIST_OK:
             return Namespace(id, existing.properties)
-        _clear(draft, id)
+        _clear(draft, id, catalog.settings.grace_seconds)
         draft.put(replace(existing, metadata=row.metadata))
         return made
 
@@ -249,7 +249,7 @@ def drop_namespace(
                 return None
             raise _missing(draft.register, id)
         if deep is DropBehavior.CASCADE:
-            _clear(draft, id)
+            _clear(draft, id, catalog.settings.grace_seconds)
         else:
             _refuse_full(draft, id)
         draft.remove(row.object_id)
@@ -265,7 +265,7 @@ def _refuse_full(draft: Draft, id: Id) -> None:
         raise NamespaceNotEmpty(f"{object_id(id)!r} (contains {len(below)} child objects)")
 
 
-def _clear(draft: Draft, id: Id) -> None:
+def _clear(draft: Draft, id: Id, grace_seconds: float) -> None:
     """Drop everything below a namespace. Objects of other programs are not ours to drop."""
     from tiltyard.catalog.trash import discard
 
@@ -278,7 +278,7 @@ def _clear(draft: Draft, id: Id) -> None:
         )
     for row in below:
         if row.object_type == TABLE:
-            discard(draft, row)
+            discard(draft, row, grace_seconds)
         else:
             draft.remove(row.object_id)
 

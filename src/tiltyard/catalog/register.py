@@ -217,9 +217,10 @@ def _cast(array: Any, expected: Any, snapshot: Snapshot) -> Any:
 @dataclass(frozen=True, slots=True)
 class _Held:
     """A register, and why it is the newest version: at `looked_ns` (store clock) it was, and the directory
-    had the time `directory_ns`. `known_at`: the same moment in boot clock seconds.
+    had the time `directory_ns`. `known_at`: the same moment in boot clock seconds. `root`: through what.
     """
 
+    root: Store
     register: Register
     directory_ns: int | None
     looked_ns: int
@@ -240,7 +241,7 @@ class RegisterTable:
 
     def newest(self) -> Register:
         """The newest version, `absent()` where there is none."""
-        held: _Held | None = self.session.cache.get(self._key)
+        held = self._held()
         found = self._look(held)
         if found is None:
             # The directory may have been removed and made again since we opened it.
@@ -251,6 +252,23 @@ class RegisterTable:
         if found is not held:
             self._keep(found)
         return found.register
+
+    def _held(self) -> _Held | None:
+        """What the session keeps, if it is of our directory: one opened before a rename is another."""
+        held: _Held | None = self.session.cache.get(self._key)
+        if held is None or held.root is self.root or held.register.snapshot is None:
+            return held
+        known = held.register.snapshot
+        path = known.location.path
+        try:
+            same = self.store.stat(path).tag == known.store.stat(path).tag
+        except StoreError:
+            same = False
+        if not same:
+            return None
+        mine = replace(held, root=self.root)
+        self._keep(mine)
+        return mine
 
     def _look(self, held: _Held | None) -> _Held | None:
         store, moment = self.store, runtime.monotonic()
@@ -271,8 +289,8 @@ class RegisterTable:
         if held is not None and held.register.snapshot is not None:
             known = held.register.snapshot
             if known.manifest is snapshot.manifest and known.location == snapshot.location:
-                return _Held(held.register, directory_ns, looked_ns, moment)
-        return _Held(load(snapshot), directory_ns, looked_ns, moment)
+                return _Held(self.root, held.register, directory_ns, looked_ns, moment)
+        return _Held(self.root, load(snapshot), directory_ns, looked_ns, moment)
 
     def _has_next(self, register: Register) -> bool:
         assert register.snapshot is not None
@@ -295,14 +313,14 @@ class RegisterTable:
                     directory_ns = None
             except StoreError:
                 directory_ns = None  # then the next look lists
-        self._keep(_Held(register, directory_ns, looked_ns, moment))
+        self._keep(_Held(self.root, register, directory_ns, looked_ns, moment))
         if is_due(register.version):
             self.has_old_files = True
 
     def remove_old_files(self) -> None:
         """What the disk need not keep goes (`catalog.old_files`)."""
         self.has_old_files = False
-        held: _Held | None = self.session.cache.get(self._key)
+        held = self._held()
         if held is not None:
             remove_old_files(self.store, self.session, held.register)
 

@@ -111,7 +111,7 @@ class Rewrite:
         path = names.data_path(names.new_data_file_name())
         version = FileVersion.parse(data_format.version)
         try:
-            # Uncompressed: the file is read a few times before the next version, and a change should be quick.
+            # Uncompressed: it is read a few times before the next version, and a change should be quick.
             with FileWriter(self.store, path, schema, version=version, compression="none") as writer:
                 writer.write(rows.batch)
                 return (Fragment(0, (writer.close(),), len(rows)),)
