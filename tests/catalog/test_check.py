@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.catalog.damage import damage, duplicate, put_rows
-from tests.peer import Peer
 
 import tiltyard as ty
+from catalog_damage import damage, duplicate, put_rows
+from peer import Peer
 from tiltyard.catalog import Catalog, open_catalog
 from tiltyard.catalog.check import Report, check
 from tiltyard.catalog.facts import Facts, Place

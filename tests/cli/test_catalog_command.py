@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.catalog.damage import duplicate
 
 import tiltyard as ty
+from catalog_damage import duplicate
 from tiltyard.cli import main
 
 

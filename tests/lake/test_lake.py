@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.peer import Peer
 
 import tiltyard as ty
+from peer import Peer
 from tiltyard.errors import (
     FieldNotFound,
     InvalidInput,

@@ -38,7 +38,8 @@ class Mend:
 
     `before` and `after`: the rows of the object ids that it touches, as they are and as they shall be.
     `canonical`: the register is written anew, in the form that every writer knows. `unmark`: a file that
-    hides a table. `set_aside`: a directory that holds no table.
+    hides a table. `set_aside`: a directory that holds no table. `moved`: a directory that gets
+    another name, which `after` speaks of.
     """
 
     told: str
@@ -48,6 +49,7 @@ class Mend:
     canonical: bool = False
     unmark: str = ""
     set_aside: str = ""
+    moved: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ def _doubles(facts: Facts, rows: _Rows) -> Iterator[Finding]:
             yield finding
         rows.settle(same, [*kept_namespaces, *kept_tables, *others])
         if kept_tables and kept_namespaces:
-            yield _two_types(rows, same, kept_namespaces[0], kept_tables[0], others)
+            yield _two_types(facts, rows, same, kept_namespaces[0], kept_tables[0], others)
 
 
 def _double_table(
@@ -214,14 +216,17 @@ def _double_namespace(object_id: str, namespaces: list[Row], rest: list[Row]) ->
     return Finding("duplicate-namespace", object_id, text, mends=(mend,)), [kept]
 
 
-def _two_types(rows: _Rows, object_id: str, namespace: Row, table: Row, others: list[Row]) -> Finding:
+def _two_types(
+    facts: Facts, rows: _Rows, object_id: str, namespace: Row, table: Row, others: list[Row]
+) -> Finding:
     renamed = replace(table, object_id=rows.free_id(f"{object_id}_table"))
-    mend = Mend(
-        f"call the table {renamed.object_id}",
-        (namespace, table, *others),
-        (namespace, *others, renamed),
-        RENAME,
-    )
+    moved = None
+    if facts.root_is_listed and table.location == f"{object_id}{SUFFIX}":
+        # Its directory is found by the name, too.
+        renamed = replace(renamed, location=f"{renamed.object_id}{SUFFIX}")
+        moved = (f"{object_id}{SUFFIX}", f"{renamed.object_id}{SUFFIX}")
+    before, after = (namespace, table, *others), (namespace, *others, renamed)
+    mend = Mend(f"call the table {renamed.object_id}", before, after, RENAME, moved=moved)
     return Finding("two-types", object_id, "a namespace and a table have one name", mends=(mend,))
 
 
@@ -358,7 +363,11 @@ def _unregistered(facts: Facts, rows: _Rows, location: str) -> Finding:
     name = location.removesuffix(SUFFIX)
     if rows.has(name, NAMESPACE):
         text = f"a namespace and the table at {location} have one name"
-        return Finding("two-types", name, text, advice="rename one of them. They are not touched")
+        other = rows.free_id(f"{name}_table")
+        made = Row(other, TABLE, f"{other}{SUFFIX}")
+        moved = (location, f"{other}{SUFFIX}")
+        mend = Mend(f"call the table {other}", after=(made,), option=RENAME, moved=moved)
+        return Finding("two-types", name, text, mends=(mend,))
     if rows.has(name, TABLE):
         text = f"the row of {name} names another place, and so readers of the directory see another table"
         return Finding("two-places", name, text, advice="drop or rename one of them. They are not touched")

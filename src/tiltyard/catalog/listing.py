@@ -122,9 +122,9 @@ def list_all_tables(
 
 
 def _is_listed(catalog: Catalog, register: Register, id: Id, include_declared: bool) -> bool:
-    if include_declared and len(id) > 1 and table_row(register, id) is not None:
-        return True
     try:
+        if include_declared and len(id) > 1 and table_row(register, id) is not None:
+            return True
         found = find_or_none(catalog, register, id)
     except CatalogDamaged:
         return True  # two rows: opening it says so, and leaving it out would hide it

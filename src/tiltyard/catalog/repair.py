@@ -3,8 +3,9 @@ D33).
 
 1. look (`check`), choose the mends that need no option and those that were asked for; nothing is written
 2. the undo file in `_tiltyard/repair/` of the root, durable
-3. the rewrite, in a round like every change: the decision
-4. markers are removed, directories that hold no table are set aside
+3. directories that get another name are renamed
+4. the rewrite, in a round like every change: the decision
+5. markers are removed, directories that hold no table are set aside
 
 Invariants, checked by tests/catalog/test_repair.py:
 1. Every row that a repair takes away is as the plan saw it, on exactly the version that the rewrite builds
@@ -74,6 +75,7 @@ class Plan:
     canonical: bool
     unmark: tuple[str, ...]
     set_aside: tuple[str, ...]
+    moved: tuple[tuple[str, str], ...]
     left: tuple[Finding, ...]
     """Findings that it does not mend, or not in full."""
 
@@ -118,6 +120,7 @@ def plan_repair(report: Report, options: Collection[str] = ()) -> Plan:
         any(mend.canonical for mend in chosen),
         tuple(mend.unmark for mend in chosen if mend.unmark),
         tuple(mend.set_aside for mend in chosen if mend.set_aside),
+        tuple(mend.moved for mend in chosen if mend.moved is not None),
         tuple(left),
     )
 
@@ -177,14 +180,20 @@ def repair(catalog: Catalog, plan: Plan) -> Repaired:
             f"the undo file {store.uri}/{path} could not be written ({store.failure(path) or answer.value}); "
             "nothing was repaired"
         )
+    moved: list[tuple[str, str]] = []
     try:
+        for source, target in plan.moved:
+            _rename(store, source, target)
+            moved.append((source, target))
         if plan.rows or plan.canonical:
             catalog.mutate(lambda draft: _change(draft, plan), repairing=True)
     except OutcomeUnknown:
         raise
     except TiltyardError:
-        with suppress(StoreError):
-            store.delete(path)  # nothing was changed
+        stuck = [_move(store, target, source) for source, target in reversed(moved)]
+        if not any(stuck):
+            with suppress(StoreError):
+                store.delete(path)  # nothing is left to be taken back
         raise
     not_done = []
     for mark in marks:
@@ -233,6 +242,12 @@ def _put(draft: Draft, object_id: str, rows: Sequence[Row]) -> None:
         draft.put_beside(row)
 
 
+def _rename(store: Store, source: str, target: str) -> None:
+    refused = _move(store, source, target)
+    if refused is not None:
+        raise StoreError(f"{source} could not be renamed to {target}: {refused}; nothing was repaired")
+
+
 def _move(store: Store, source: str, target: str) -> str | None:
     """Move a directory; why not, if it could not be moved."""
     try:
@@ -267,18 +282,8 @@ def undo(catalog: Catalog, path: str) -> tuple[str, ...]:
     data = _read(store, path)
     if data is None:
         raise InvalidInput(f"there is no undo file {path!r} in {store.uri}")
+    rows, aside, marks = _decoded(data, path)
     told: list[str] = []
-    try:
-        value = json.loads(data)
-        if value["format"] != FORMAT:
-            raise UnsupportedFeature(f"{path} is of format {value['format']}, this version knows {FORMAT}")
-        rows = _decoded_rows(value["rows"])
-        aside, marks = (
-            dict(value["set_aside"]),
-            {key: b64decode(text) for key, text in value["marks"].items()},
-        )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise CorruptFile(f"an undo file must be a JSON object of its fields ({error!r})", path) from error
     changed = bool(rows) and catalog.mutate(partial(_change_back, rows=rows), repairing=True)
     if changed:
         told += [f"{each.object_id}: has {counted(len(each.before), 'row')} again" for each in rows]
@@ -318,6 +323,19 @@ def _change_back(draft: Draft, rows: Sequence[RowsOf]) -> bool:
 # -- the undo file -------------------------------------------------------------------------------
 
 
+def _decoded(data: bytes, path: str) -> tuple[tuple[RowsOf, ...], dict[str, str], dict[str, bytes]]:
+    """Rows, directories by where they were, and marks with their content."""
+    try:
+        value = json.loads(data)
+        number = int(value["format"])
+        if number == FORMAT:
+            marks = {str(key): b64decode(text) for key, text in value["marks"].items()}
+            return _decoded_rows(value["rows"]), {**value["moved"], **value["set_aside"]}, marks
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise CorruptFile(f"an undo file must be a JSON object of its fields ({error!r})", path) from error
+    raise UnsupportedFeature(f"{path} is an undo file of format {number}, this version knows {FORMAT}")
+
+
 def _encoded(catalog: Catalog, plan: Plan, aside: dict[str, str], marks: dict[str, bytes]) -> bytes:
     value: dict[str, Any] = {
         "format": FORMAT,
@@ -337,6 +355,7 @@ def _encoded(catalog: Catalog, plan: Plan, aside: dict[str, str], marks: dict[st
         "canonical": plan.canonical,
         "marks": {path: b64encode(content).decode() for path, content in marks.items()},
         "set_aside": aside,
+        "moved": dict(plan.moved),
     }
     return json.dumps(value, indent=1).encode()
 
