@@ -1,5 +1,5 @@
 """Public bug reports about catalogs, tried on us: creation, listing and what counts as a table (N01, N03,
-N05 to N07, N10, N13).
+N05 to N07, N10, N12, N13).
 """
 
 from __future__ import annotations
@@ -336,3 +336,17 @@ result = "done"
         drop_table(catalog, id)
         undrop_table(catalog, (*id[:-1], "moved"))
         assert opened(lake(root), (*id[:-1], "moved")).count_rows() == 10_000
+
+
+def test_the_obvious_loop_over_a_listing_opens_each_table(tmp_path: Path) -> None:
+    """N12: looping over the answer of a list call gives names, not the fields of a model."""
+    from tiltyard.catalog.plugin import DirectoryNamespace
+
+    client = DirectoryNamespace(root=str(tmp_path))
+    client.create_namespace({"id": ["n"]})
+    for name in ("a", "b"):
+        create_table(open_catalog(tmp_path), ("n", name), DATA)
+    names = list(client.list_tables({"id": ["n"]}))
+    assert names == ["a", "b"]
+    assert [client.count_table_rows({"id": ["n", name]}).count for name in names] == [3, 3]
+    assert list(client.list_namespaces({"id": []})) == ["n"]

@@ -13,7 +13,15 @@ from tiltyard.catalog.operations.opening import opened
 from tiltyard.catalog.operations.publishing import create_table_version
 from tiltyard.catalog.tables import create_table, declare_table
 from tiltyard.dataset import LanceDataset, write_dataset
-from tiltyard.errors import InvalidInput, RetryableConflict, TableNotFound, UnsupportedFeature
+from tiltyard.errors import (
+    InvalidInput,
+    OutcomeUnknown,
+    RetryableConflict,
+    StoreError,
+    TableNotFound,
+    UnsupportedFeature,
+)
+from tiltyard.testing.faults import Fault, FaultyStore, Plan, Rule
 
 T = pa.table({"id": [1, 2, 3]})
 UUIDS = [f"{n:08x}-0000-4000-8000-000000000000" for n in range(9)]
@@ -142,3 +150,29 @@ def test_commits_beside_the_catalog_and_through_it_exclude_each_other(
     with pytest.raises(RetryableConflict):
         create_table_version(catalog, ("t",), 2, key)
     assert opened(catalog, ("t",)).count_rows() == 6
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome"),
+    [
+        (Fault.LOSE_ANSWER, None),  # it landed: a success
+        (Fault.LOSE_REQUEST, OutcomeUnknown),
+        (Fault.FAIL_BEFORE, StoreError),
+    ],
+)
+def test_answers_that_storage_loses_are_told_as_what_they_are(
+    fault: Fault, outcome: type[Exception] | None, catalog: Catalog, stage: Callable[..., str]
+) -> None:
+    key = stage(2, 1)
+    plan = Plan(Rule(fault, "create", path="t.lance/_versions/*"))
+    faulty = Catalog(FaultyStore(catalog.store, plan), catalog.settings, catalog.session)
+    if outcome is None:
+        assert create_table_version(faulty, ("t",), 2, key).version == 2
+        assert not (Path("/") / key).exists()
+    else:
+        with pytest.raises(outcome) as caught:
+            create_table_version(faulty, ("t",), 2, key)
+        assert isinstance(caught.value, OutcomeUnknown) == (outcome is OutcomeUnknown)
+        assert (Path("/") / key).exists()  # the same request again
+        assert create_table_version(catalog, ("t",), 2, key).version == 2
+    assert opened(catalog, ("t",)).version == 2
