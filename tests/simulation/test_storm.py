@@ -15,7 +15,7 @@ from tiltyard.testing.faults import Fault
 from tiltyard.testing.simulation.explore import explore, with_settings
 from tiltyard.testing.simulation.scenarios import SCENARIOS
 from tiltyard.testing.simulation.storm import FAILING_READ, READ_SHARE, REQUEST_SECONDS, Weather
-from tiltyard.testing.simulation.world import Medium, Settings, World
+from tiltyard.testing.simulation.world import FileSystem, Medium, Settings, World
 
 OF_OBJECTS = (
     Fault.LOSE_REQUEST,
@@ -168,3 +168,57 @@ def test_nothing_goes_wrong_on_a_bad_line(name: str, medium: Medium) -> None:
     report = explore(with_settings(SCENARIOS[f"{name}-{medium}"](), weather=NETWORK), range(15))
     assert report.finding is None, str(report.finding)
     assert report.struck[FAILING_READ]
+
+
+# -- a disk at the other end of a network ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", FileSystem)
+def test_a_name_whose_answer_a_server_loses_is_given_once(kind: FileSystem) -> None:
+    """The client of the network file system asks again, and is told that the name is taken: by itself."""
+
+    settings = Settings(file_system=kind, network=True, weather=certain(Fault.LOSE_ANSWER), switch_chance=0.0)
+    choices = Eager()
+    made = World(choices, settings)
+
+    def run() -> Created:
+        store = made.store()
+        store.create("first", b"1")  # makes the directory, and finds the way of creation
+        choices.left = 1
+        return store.create("new", b"1")
+
+    with made.installed():
+        (actor,) = made.do({"a": run})
+    assert actor.result is Created.WON
+    lost = {} if kind is FileSystem.NO_EXCLUSIVE_NAMES else {"lose answer": 1}
+    assert made.storm.struck == Counter(lost)
+    assert content(made) == {"first": b"1", "new": b"1"}
+
+
+def test_a_name_that_a_server_gives_late_is_unknown_until_then() -> None:
+    settings = Settings(network=True, weather=certain(Fault.LATE_REQUEST), switch_chance=0.0)
+    choices = Eager()
+    made = World(choices, settings)
+
+    def run() -> tuple[bool, bool]:
+        store = made.store()
+        store.put("there", b"old")
+        choices.left = 1
+        with pytest.raises(StoreError):
+            store.delete("there")
+        before = store.exists("there")
+        runtime.sleep(2 * max(REQUEST_SECONDS))
+        return before, store.exists("there")
+
+    with made.installed():
+        (actor,) = made.do({"a": run})
+    assert actor.error is None, actor.error
+    assert actor.result == (True, False)
+
+
+@pytest.mark.parametrize("name", ["appends", "cleanups", "everything", "tags"])
+@pytest.mark.parametrize("kind", [FileSystem.WHOLE, FileSystem.NO_LINKS, FileSystem.NO_EXCLUSIVE_NAMES])
+def test_nothing_goes_wrong_on_a_network_file_system(kind: FileSystem, name: str) -> None:
+    scenario = with_settings(SCENARIOS[f"{name}-disk"](), network=True, file_system=kind, weather=NETWORK)
+    report = explore(scenario, range(10))
+    assert report.finding is None, str(report.finding)

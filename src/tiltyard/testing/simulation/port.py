@@ -26,15 +26,23 @@ T = TypeVar("T")
 class SimulatedPort(Port):
     """`Port` over `Files`. One for all processes of a run; what is settled is known per process.
 
-    `lacking` names the calls that the file system does not offer (`world.FileSystem`).
+    `lacking` names the calls that the file system does not offer (`world.FileSystem`); `remote`: a server has
+    the files, so that requests for names are late or sent again.
     """
 
     def __init__(
-        self, scheduler: Scheduler, files: Files, storm: Storm, lacking: Collection[str] = ()
+        self,
+        scheduler: Scheduler,
+        files: Files,
+        storm: Storm,
+        lacking: Collection[str] = (),
+        remote: bool = False,
     ) -> None:
         super().__init__()
         self.files = files
         self._lacking = lacking
+        self._naming = Kind.REMOTE_NAME if remote else Kind.NAME
+        self._removal = Kind.REMOTE_REMOVAL if remote else Kind.NAME
         self._scheduler = scheduler
         self._storm = storm
         self._settled: dict[int, dict[str, Any]] = {}
@@ -203,28 +211,38 @@ class SimulatedPort(Port):
 
     # -- names -----------------------------------------------------------------------------------
 
-    def _name(self, node: Node, path: str, dir_fd: int) -> None:
-        directory, name = self.files.place(path, self._node(dir_fd))
+    # Places are looked up before the call: a request that is late knows where it goes.
+
+    def _from(self, dir_fd: int | None) -> Node | None:
+        if self._scheduler.running is not None:
+            self._scheduler.check_alive()
+        return self._node(dir_fd)
+
+    def _name(self, node: Node, path: str, start: Node | None) -> None:
+        directory, name = self.files.place(path, start)
         if name in directory.names:
             raise failure(errno.EEXIST, path)
         self.files.link(node, directory, name, self._now())
 
     def link_handle(self, fd: int, path: str, dir_fd: int) -> None:
+        start = self._from(dir_fd)
+
         def effect() -> None:
             self._offered("link_handle")
-            self._name(self._handle(fd).node, path, dir_fd)
+            self._name(self._handle(fd).node, path, start)
 
-        self._call(Kind.NAME, f"link_handle {path}", effect)
+        self._call(self._naming, f"link_handle {path}", effect)
 
     def link(self, source: str, target: str, dir_fd: int) -> None:
+        start = self._from(dir_fd)
+
         def effect() -> None:
             self._offered("link")
-            self._name(self.files.find(source, self._node(dir_fd)), target, dir_fd)
+            self._name(self.files.find(source, start), target, start)
 
-        self._call(Kind.NAME, f"link {source} {target}", effect)
+        self._call(self._naming, f"link {source} {target}", effect)
 
-    def _rename(self, source: str, target: str, dir_fd: int, replace: bool) -> None:
-        start = self._node(dir_fd)
+    def _rename(self, source: str, target: str, start: Node | None, replace: bool) -> None:
         from_directory, from_name = self.files.place(source, start)
         to_directory, to_name = self.files.place(target, start)
         node = from_directory.names.get(from_name)
@@ -245,18 +263,25 @@ class SimulatedPort(Port):
         node.links -= 1
 
     def rename(self, source: str, target: str, dir_fd: int) -> None:
-        self._call(Kind.NAME, f"rename {source} {target}", lambda: self._rename(source, target, dir_fd, True))
+        start = self._from(dir_fd)
+        self._call(
+            self._naming, f"rename {source} {target}", lambda: self._rename(source, target, start, True)
+        )
 
     def rename_noreplace(self, source: str, target: str, dir_fd: int) -> None:
+        start = self._from(dir_fd)
+
         def effect() -> None:
             self._offered("rename_noreplace")
-            self._rename(source, target, dir_fd, False)
+            self._rename(source, target, start, False)
 
-        self._call(Kind.NAME, f"rename_noreplace {source} {target}", effect)
+        self._call(self._naming, f"rename_noreplace {source} {target}", effect)
 
     def unlink(self, path: str, dir_fd: int) -> None:
+        start = self._from(dir_fd)
+
         def effect() -> None:
-            directory, name = self.files.place(path, self._node(dir_fd))
+            directory, name = self.files.place(path, start)
             node = directory.names.get(name)
             if node is None:
                 raise failure(errno.ENOENT, path)
@@ -264,20 +289,24 @@ class SimulatedPort(Port):
                 raise failure(errno.EISDIR, path)
             self.files.unlink(directory, name, self._now())
 
-        self._call(Kind.NAME, f"unlink {path}", effect)
+        self._call(self._removal, f"unlink {path}", effect)
 
     def mkdir(self, path: str, dir_fd: int | None = None) -> None:
+        start = self._from(dir_fd)
+
         def effect() -> None:
-            directory, name = self.files.place(path, self._node(dir_fd))
+            directory, name = self.files.place(path, start)
             if not name or name in directory.names:
                 raise failure(errno.EEXIST, path)
             self.files.link(self.files.new(True, self._now()), directory, name, self._now())
 
-        self._call(Kind.NAME, f"mkdir {path}", effect)
+        self._call(self._naming, f"mkdir {path}", effect)
 
     def rmdir(self, path: str, dir_fd: int) -> None:
+        start = self._from(dir_fd)
+
         def effect() -> None:
-            directory, name = self.files.place(path, self._node(dir_fd))
+            directory, name = self.files.place(path, start)
             node = directory.names.get(name)
             if node is None:
                 raise failure(errno.ENOENT, path)
@@ -287,7 +316,7 @@ class SimulatedPort(Port):
                 raise failure(errno.ENOTEMPTY, path)
             self.files.unlink(directory, name, self._now())
 
-        self._call(Kind.NAME, f"rmdir {path}", effect)
+        self._call(self._removal, f"rmdir {path}", effect)
 
     # -- facts -----------------------------------------------------------------------------------
 
@@ -321,7 +350,7 @@ class SimulatedPort(Port):
         return self._call(Kind.READ, f"entries {path}", effect)
 
     def is_remote(self, fd: int) -> bool:
-        return False
+        return self._naming is Kind.REMOTE_NAME
 
     def user_path(self, path: str) -> str:
         return path if path.startswith("/") else "/" + path

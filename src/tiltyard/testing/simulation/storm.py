@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TypeAlias, TypeVar
@@ -32,6 +33,12 @@ class Kind(Enum):
     READ = auto()
     WRITE = auto()
     NAME = auto()
+    REMOTE_NAME = auto()
+    """The same at a server: the request can be late; where its answer is lost, the client of the network file
+    system sends it again, and the caller is told what the second one met.
+    """
+    REMOTE_REMOVAL = auto()
+    """A name taken away at a server: late, but never sent again, which could take away another one."""
     SYNC = auto()
     REQUEST = auto()
     """Creation, replacement or deletion in an object store: a request and an answer, each of which can be
@@ -63,18 +70,22 @@ JUMPS_NS = (7_200_000_000_000, -7_200_000_000_000)
 READ_SHARE = 0.25
 """How much rarer a fault is at a read than at what others can see."""
 
+_OF_NAMES = (
+    Fault.CRASH,
+    Fault.PAUSE,
+    Fault.FAIL_BEFORE,
+    Fault.FAIL_AFTER,
+    Fault.CRASH_AFTER,
+    Fault.PAUSE_AFTER,
+)
+
 _ALLOWED: dict[Kind, tuple[Fault, ...]] = {
     Kind.QUIET: (),
     Kind.READ: (Fault.CRASH, Fault.PAUSE, Fault.CLOCK_JUMP),
     Kind.WRITE: (Fault.CRASH, Fault.PAUSE, Fault.FAIL_BEFORE, Fault.FAIL_AFTER, Fault.CRASH_AFTER),
-    Kind.NAME: (
-        Fault.CRASH,
-        Fault.PAUSE,
-        Fault.FAIL_BEFORE,
-        Fault.FAIL_AFTER,
-        Fault.CRASH_AFTER,
-        Fault.PAUSE_AFTER,
-    ),
+    Kind.NAME: _OF_NAMES,
+    Kind.REMOTE_NAME: (*_OF_NAMES, Fault.LOSE_ANSWER, Fault.LATE_REQUEST),
+    Kind.REMOTE_REMOVAL: (*_OF_NAMES, Fault.LATE_REQUEST),
     Kind.SYNC: (Fault.CRASH, Fault.PAUSE, Fault.FAIL_BEFORE, Fault.FAIL_AFTER, Fault.CRASH_AFTER),
     Kind.REQUEST: (
         Fault.CRASH,
@@ -124,6 +135,9 @@ class Storm:
         told = FAILING_READ if kind is Kind.READ and fault is Fault.FAIL_BEFORE else fault.value
         self.struck[told] += 1
         scheduler.note(f"{told}: {what}")
+        if kind is Kind.REMOTE_NAME and fault is Fault.LOSE_ANSWER:
+            effect()
+            return effect()
         return self._suffer(fault, what, effect, failed)
 
     def _fault(self, kind: Kind) -> Fault | None:
@@ -197,7 +211,8 @@ class Storm:
         def arrive() -> None:
             scheduler.stall(seconds, f"on the way: {what}")
             scheduler.note(f"{told}: {what}")
-            effect()
+            with suppress(OSError):  # nobody hears what becomes of it
+                effect()
 
         if self._network is None:
             self._network = scheduler.process("network")

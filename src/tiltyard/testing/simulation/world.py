@@ -58,6 +58,8 @@ class Settings:
 
     medium: Medium = "disk"
     file_system: FileSystem = FileSystem.WHOLE
+    network: bool = False
+    """Whether a server has the disk, as a network file system; it offers no files without a name."""
     weather: Weather = CALM
     switch_chance: float = 0.2
     max_skew_ns: int = 0
@@ -85,7 +87,8 @@ class World:
         self.scheduler = Scheduler(choices, switch_chance=settings.switch_chance)
         self.storm = Storm(self.scheduler, CALM)
         self.files = Files()
-        self.port = SimulatedPort(self.scheduler, self.files, self.storm, settings.file_system.value)
+        lacking = {*settings.file_system.value, *(("open_tmp",) if settings.network else ())}
+        self.port = SimulatedPort(self.scheduler, self.files, self.storm, lacking, settings.network)
         self.runtime = SimulatedRuntime(self.scheduler, self.port, seed)
         self.outcomes: Counter[str] = Counter()
         self.wrong: list[str] = []
@@ -118,7 +121,7 @@ class World:
     @property
     def late_ns(self) -> int:
         """How long after its caller has given up a request may still arrive."""
-        return LATE_NS if self.settings.medium == "objects" else 0
+        return LATE_NS if self.settings.medium == "objects" or self.settings.network else 0
 
     @property
     def names_given(self) -> int:
