@@ -173,6 +173,34 @@ def test_pylance_reads_and_writes_by_our_ids(managed: str, tmp_path: Path) -> No
         assert said["commits"] == 0
 
 
+OFFICIAL = """
+import lance.namespace
+import lance_namespace as models
+import tiltyard.lance
+official = lance.namespace.DirectoryNamespace(**properties)
+official.create_namespace(models.CreateNamespaceRequest(id=["ops"]))
+where = {"namespace_client": official, "table_id": ["ops", "t"]}
+made = tiltyard.lance.write_dataset(rows, **where)
+said["twice"] = failing(tiltyard.lance.write_dataset, rows, **where)
+made.delete("id = 1")
+made.insert(rows)
+lance.write_dataset(rows, **where, mode="append")
+made.update({"id": "id + 10"})
+again = tiltyard.lance.dataset(**where)
+said["table"] = [again.version, again.count_rows(), lance.dataset(**where).count_rows()]
+said["published"] = official.retrieve_ops_metrics().get("create_table_version", 0)
+"""
+
+
+@pytest.mark.parametrize("managed", ["false", "true"])
+def test_our_datasets_work_with_the_official_catalog(managed: str, tmp_path: Path) -> None:
+    said = ran(OFFICIAL, tmp_path, table_version_tracking_enabled=managed, ops_metrics_enabled="true")
+    assert said["table"] == [5, 8, 8]
+    assert said["twice"].startswith("TableAlreadyExistsError: ")
+    assert said["published"] == (5 if managed == "true" else 0)
+    assert [path.name for path in tmp_path.rglob("_versions/*manifest-*")] == []
+
+
 def test_answers_are_those_of_the_official_catalog_on_the_same_root(tmp_path: Path, peer: Peer) -> None:
     ours = ran(
         """
