@@ -63,7 +63,7 @@ def details_of(snapshot: Snapshot) -> dict[str, Any] | None:
     }
 
 
-def _rows(data: Any, schema: Any, table: Any) -> Any:
+def one_batch_of(data: Any, schema: Any, table: Any) -> Any:
     """Data of any kind that can be written, as one batch; values without a type take the table's."""
     found, stream = read_source(data, schema, table)
     batches = list(stream)
@@ -80,12 +80,12 @@ class ShardWriter(base.ShardWriter):
     def put(self, data: Any, *, schema: Any = None, durable: bool | None = None) -> None:
         """Insert or replace rows. `schema`: the `pa.Schema` of data that has none."""
         self._check_open()
-        super().put(_rows(data, schema, self.owned.base.schema.arrow), durable=durable)
+        super().put(one_batch_of(data, schema, self.owned.base.schema.arrow), durable=durable)
 
     def delete(self, keys: Any, *, schema: Any = None, durable: bool | None = None) -> None:
         """Delete rows by the key's columns of `keys`."""
         self._check_open()
-        super().delete(_rows(keys, schema, _key_schema(self.owned)), durable=durable)
+        super().delete(one_batch_of(keys, schema, _key_schema(self.owned)), durable=durable)
 
     def lsm_scanner(self, shard_snapshots: Sequence[ShardSnapshot] | None = None) -> LsmScanner:
         """A scanner of the table with this shard's memory and SSTables, and those listed of other shards."""
@@ -232,7 +232,7 @@ class LsmScanner:
         """The rows as a `pa.Table`."""
         return self._scan().table()
 
-    def count_rows(self) -> int:
+    def countone_batch_of(self) -> int:
         """How many rows there are."""
         return self._scan().count()
 

@@ -12,6 +12,7 @@ from tiltyard.dataset import LanceDataset, arguments, write_dataset
 from tiltyard.dataset.handle import LATEST, seconds_of
 from tiltyard.errors import InvalidInput, TableAlreadyExists, TagNotFound, TiltyardError
 from tiltyard.lake.scan import Scan
+from tiltyard.lake.streamed import Streamed
 from tiltyard.lake.words import plain
 from tiltyard.table.nearest.query import DEFAULT_K, MAKE_VECTORS
 
@@ -33,7 +34,7 @@ COLUMNS_SHOWN = 20
 """How many columns the text form of a table lists."""
 
 
-class Table:
+class Table(Streamed):
     """A table. Reads see the newest version; `at` gives one that stays at a version and is only read.
 
     The handle may be shared among threads and pickled.

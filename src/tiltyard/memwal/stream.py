@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tiltyard import runtime
 from tiltyard.errors import InvalidInput, WriterClosed
@@ -23,6 +23,18 @@ from tiltyard.memwal.owner import Streamable
 from tiltyard.memwal.routing import Value, manifests, router_of, shard_of
 from tiltyard.memwal.writer import ShardWriter
 from tiltyard.table.snapshot import open_latest
+
+if TYPE_CHECKING:
+    from tiltyard.session import Session
+    from tiltyard.store import Store
+
+
+def open_writers(store: Store, session: Session) -> list[ShardWriter]:
+    """The writers of a table's shards that are open in this process and of use, by shard."""
+    found: list[ShardWriter] = [
+        each for each in list(session.open_shards.get(store.identity, ())) if not each.closed and each.works
+    ]
+    return sorted(found, key=lambda each: (each.shard_id, each.epoch))
 
 
 class ShardedWriter:

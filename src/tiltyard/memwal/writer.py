@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakSet
 
 import pyarrow as pa
 
@@ -91,6 +92,8 @@ class ShardWriter:
         self._logged_at = runtime.monotonic()
         self._publisher = Publisher(self)
         self.counts = Counts()
+        open_here = owned.base.session.open_shards
+        open_here.setdefault(owned.base.store.identity, WeakSet()).add(self)
         if self._state[1]:
             self._publisher.wake()
 
@@ -148,6 +151,11 @@ class ShardWriter:
     def closed(self) -> bool:
         """Whether `close` or `abort` was called."""
         return self._closed
+
+    @property
+    def works(self) -> bool:
+        """Whether nothing has ended the writer, as far as it knows."""
+        return self._log.poison is None and runtime.process_id() == self._process
 
     def view(self) -> ShardView:
         """What is in the shard now, each row once or more, none missing. Raises what ended the writer."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+from weakref import WeakSet
+
 from tiltyard import runtime
 from tiltyard.errors import InvalidInput, WrongType
 from tiltyard.session.arena import Arena
@@ -36,6 +39,10 @@ class Session:
         self.cache = ByteCache(self.limits.cache_bytes)
         self.maps = ByteCache(self.limits.map_bytes, self.limits.map_files)
         self.arena = Arena(self.limits.arena_bytes)
+        self.open_shards: dict[str, WeakSet[Any]] = {}
+        """Writers of shards that are open in this process, by the identity of their table's store: what they
+        hold in memory is part of the table for readers of this session.
+        """
         runtime.after_fork(self._renew_after_fork)
 
     def size_bytes(self) -> int:
@@ -50,6 +57,7 @@ class Session:
         self.cache.renew_after_fork()
         self.maps.renew_after_fork()
         self.arena.renew_after_fork()
+        self.open_shards = {}
 
 
 def default_session() -> Session:
