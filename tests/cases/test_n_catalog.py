@@ -1,5 +1,5 @@
-"""Public bug reports about catalogs, tried on us: creation, listing and what counts as a table (N01, N03,
-N05 to N07, N10, N12, N13).
+"""Public bug reports about catalogs, tried on us: creation, listing and what counts as a table (N01 to N03,
+N05 to N07, N09 to N13).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import tiltyard as ty
 from peer import Peer
 from tiltyard.catalog import Catalog, open_catalog
 from tiltyard.catalog.found import find_table
@@ -350,3 +351,27 @@ def test_the_obvious_loop_over_a_listing_opens_each_table(tmp_path: Path) -> Non
     assert names == ["a", "b"]
     assert [client.count_table_rows({"id": ["n", name]}).count for name in names] == [3, 3]
     assert list(client.list_namespaces({"id": []})) == ["n"]
+
+
+def test_the_obvious_loop_over_a_lake_opens_each_table(tmp_path: Path) -> None:
+    """N12: the same with the plain face, whatever namespaces the tables are in."""
+    here = ty.connect(tmp_path)
+    for name in ("a", "n.b", "n.m.c"):
+        here.create_table(name, DATA)
+    assert {name: here.table(name).count() for name in here.tables()} == {"a": 3, "n.b": 3, "n.m.c": 3}
+    assert [here[name].count() for name in here] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("id", [("n1",), ("n", "n1")])
+def test_of_sixteen_creators_of_one_namespace_one_succeeds(
+    crew: Crew, root: str, tmp_path: Path, id: tuple[str, ...]
+) -> None:
+    """N09: of the losers one half was told that it exists, the other half of a concurrent modification."""
+    create_namespace(lake(root), ("n",))
+    source = f"""
+from tiltyard.catalog.namespaces import create_namespace
+result = all_at_once(lambda catalog, number: told(create_namespace, catalog, {id!r}))
+"""
+    answers = in_all(crew, root, tmp_path / "gate", source)
+    assert Counter(answers) == {"ok": 1, "NamespaceAlreadyExists": 15}
+    assert len(lake(root).register().rows.all("$".join(id))) == 1
