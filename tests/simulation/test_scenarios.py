@@ -11,7 +11,7 @@ import pytest
 
 from tiltyard.testing.faults import Fault
 from tiltyard.testing.simulation.explore import exhaust, explore
-from tiltyard.testing.simulation.scenarios import SCENARIOS
+from tiltyard.testing.simulation.scenarios import TABLES
 from tiltyard.testing.simulation.tables import Client, TableScenario
 from tiltyard.testing.simulation.world import Medium, Settings
 
@@ -22,9 +22,9 @@ SOAK_SECONDS = float(os.environ.get("TILTYARD_SOAK_SECONDS", "15"))
 """Time for each scenario in `make soak`."""
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", TABLES)
 def test_nothing_goes_wrong(name: str) -> None:
-    report = explore(SCENARIOS[name](), range(RUNS))
+    report = explore(TABLES[name](), range(RUNS))
     assert report.finding is None, str(report.finding)
     assert len(report.states) == report.runs == RUNS
     done = {word.partition(" ")[0] for word in report.outcomes if word.endswith("done")}
@@ -34,9 +34,9 @@ def test_nothing_goes_wrong(name: str) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", TABLES)
 def test_nothing_goes_wrong_for_long(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    report = explore(SCENARIOS[name](), count(100_000), seconds=SOAK_SECONDS)
+    report = explore(TABLES[name](), count(100_000), seconds=SOAK_SECONDS)
     with capsys.disabled():
         print(f"\n{report}")
     assert report.finding is None, str(report.finding)

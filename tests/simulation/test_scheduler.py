@@ -13,7 +13,7 @@ from tiltyard import runtime
 from tiltyard.testing.faults import Crashed
 from tiltyard.testing.simulation.choices import RandomChoices, ReplayedChoices
 from tiltyard.testing.simulation.explore import replay, run_once, same_twice
-from tiltyard.testing.simulation.scenarios import SCENARIOS
+from tiltyard.testing.simulation.scenarios import SCENARIOS, TABLES
 from tiltyard.testing.simulation.scheduler import SimulationError
 from tiltyard.testing.simulation.world import Settings, World
 
@@ -149,10 +149,10 @@ def test_the_dead_do_nothing_more() -> None:
         assert made.calmly("check", lambda: made.store().list_names("")) == ["a"]
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", TABLES)
 def test_the_same_seed_is_the_same_run(name: str) -> None:
     for seed in range(3):
-        assert same_twice(SCENARIOS[name](), seed) is None
+        assert same_twice(TABLES[name](), seed) is None
 
 
 def test_the_same_under_another_hash_seed() -> None:
@@ -160,9 +160,9 @@ def test_the_same_under_another_hash_seed() -> None:
     code = (
         "from tiltyard.testing.simulation.explore import run_once\n"
         "from tiltyard.testing.simulation.choices import RandomChoices\n"
-        "from tiltyard.testing.simulation.scenarios import SCENARIOS\n"
-        "for name in SCENARIOS:\n"
-        "    print(name, run_once(SCENARIOS[name](), RandomChoices(5), 5).digest)\n"
+        "from tiltyard.testing.simulation.scenarios import TABLES\n"
+        "for name in TABLES:\n"
+        "    print(name, run_once(TABLES[name](), RandomChoices(5), 5).digest)\n"
     )
     path = os.pathsep.join(each for each in sys.path if each)
     told = {
@@ -176,7 +176,7 @@ def test_the_same_under_another_hash_seed() -> None:
         for seed in ("0", "1")
     }
     assert len(told) == 1
-    assert len(told.pop().splitlines()) == len(SCENARIOS)
+    assert len(told.pop().splitlines()) == len(TABLES)
 
 
 def test_a_replayed_run_is_the_run() -> None:

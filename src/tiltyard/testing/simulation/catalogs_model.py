@@ -7,7 +7,7 @@ scenario writes a number of its own, so that the number says whose data somebody
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
@@ -24,38 +24,76 @@ NO_NAMESPACE, NAMESPACE_EXISTS, NOT_EMPTY, NO_TABLE, TABLE_EXISTS = 1, 2, 3, 4, 
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
-    """What a catalog holds: contents by id, what was dropped and can be brought back, and what was
-    registered away: its data are still in the directory that a root table of that name would have.
+class Item:
+    """A namespace or a table. `seat`: the root name whose directory holds the table's data, None where they
+    lie in a directory that no name is taken by. `home`: the seat that a dropped table had and gets again.
     """
 
-    entries: frozenset[tuple[Id, int]] = frozenset()
-    dropped: tuple[tuple[Id, int], ...] = ()
+    content: int
+    seat: Id | None = None
+    home: Id | None = None
 
-    def get(self, id: Id) -> int | None:
-        """The content of an entry, NAMESPACE, or None."""
-        return next((content for each, content in self.entries if each == id), None)
 
-    def table(self, id: Id) -> int | None:
-        """The content of a table; None for anything else."""
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """What a catalog holds: items by id, what was dropped and can be brought back, and the root names whose
+    directories hold the files of tables that were deregistered.
+
+    `seated`: root tables lie in directories of their names. `moves`: such a directory can be renamed, so that
+    a dropped or renamed table leaves its seat.
+    """
+
+    seated: bool = False
+    moves: bool = True
+    items: frozenset[tuple[Id, Item]] = frozenset()
+    dropped: tuple[tuple[Id, Item], ...] = ()
+    left: frozenset[Id] = frozenset()
+
+    def get(self, id: Id) -> Item | None:
+        """What has an id."""
+        return next((item for each, item in self.items if each == id), None)
+
+    def table(self, id: Id) -> Item | None:
+        """A table; None for anything else."""
         found = self.get(id)
-        return None if found == NAMESPACE else found
+        return None if found is None or found.content == NAMESPACE else found
+
+    def is_namespace(self, id: Id) -> bool:
+        """Whether a namespace has this id."""
+        found = self.get(id)
+        return found is not None and found.content == NAMESPACE
 
     def has_parent(self, id: Id) -> bool:
         """Whether every namespace above an id is there."""
-        return all(self.get(id[:length]) == NAMESPACE for length in range(1, len(id)))
+        return all(self.is_namespace(id[:length]) for length in range(1, len(id)))
 
     def children(self, id: Id) -> list[Id]:
         """The ids of everything below a namespace."""
-        return sorted(each for each, _ in self.entries if len(each) > len(id) and each[: len(id)] == id)
+        return sorted(each for each, _ in self.items if len(each) > len(id) and each[: len(id)] == id)
 
-    def put(self, id: Id, content: int) -> Shelf:
-        """With this entry, in the place of another of its id."""
-        return replace(self.without(id), entries=self.without(id).entries | {(id, content)})
+    def seat_of(self, id: Id) -> Id | None:
+        """Where a new table of this id lies: not where a dropped or renamed table could not leave."""
+        seat = self.seat_at(id)
+        return None if seat is None or self._is_occupied(seat) else seat
+
+    def seat_at(self, id: Id) -> Id | None:
+        """The seat of a root name."""
+        return id if self.seated and len(id) == 1 else None
+
+    def is_seat_free(self, seat: Id | None) -> bool:
+        """Whether nothing lies in a root name's directory."""
+        return seat is None or (seat not in self.left and not self._is_occupied(seat))
+
+    def _is_occupied(self, seat: Id) -> bool:
+        return any(item.seat == seat for _, item in (*self.items, *self.dropped))
+
+    def put(self, id: Id, item: Item) -> Shelf:
+        """With this item, in the place of another of its id."""
+        return replace(self, items=self.without(id).items | {(id, item)})
 
     def without(self, id: Id) -> Shelf:
-        """Without this entry."""
-        return replace(self, entries=frozenset(each for each in self.entries if each[0] != id))
+        """Without this item."""
+        return replace(self, items=frozenset(each for each in self.items if each[0] != id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +128,36 @@ def _no_parent(shelf: Shelf, id: Id) -> int | None:
 
 def create(id: Id, content: int, shelf: Shelf) -> tuple[Shelf, Answer]:
     """Make a table where nothing is."""
-    taken = TABLE_EXISTS if shelf.get(id) is not None else None
-    return _refused(shelf, taken, _no_parent(shelf, id)) or (shelf.put(id, content), Done())
+    seat = shelf.seat_of(id)
+    taken = TABLE_EXISTS if shelf.get(id) is not None or not shelf.is_seat_free(seat) else None
+    refused = _refused(shelf, taken, _no_parent(shelf, id))
+    return refused or (shelf.put(id, Item(content, seat)), Done())
 
 
 def create_or_open(id: Id, content: int, shelf: Shelf) -> tuple[Shelf, Answer]:
     """Make a table, or give the one that is there."""
     there = shelf.table(id)
     if there is not None:
-        return shelf, Done(there)
+        return shelf, Done(there.content)
     after, answer = create(id, content, shelf)
     return after, Done(content) if isinstance(answer, Done) else answer
 
 
 def overwrite(id: Id, content: int, shelf: Shelf) -> tuple[Shelf, Answer]:
-    """Make a table, or replace the content of the one that is there."""
-    return (shelf.put(id, content), Done()) if shelf.table(id) is not None else create(id, content, shelf)
+    """Make a table, or replace the content of the one that is there, or of a deregistered one."""
+    there = shelf.table(id)
+    if there is not None:
+        return shelf.put(id, replace(there, content=content)), Done()
+    seat = shelf.seat_of(id)
+    cleared = replace(shelf, left=shelf.left - {seat}) if seat is not None else shelf
+    after, answer = create(id, content, cleared)
+    return (after if isinstance(answer, Done) else shelf), answer
+
+
+def register(id: Id, content: int, shelf: Shelf) -> tuple[Shelf, Answer]:
+    """Give a table that lies in a directory of its own an id."""
+    taken = TABLE_EXISTS if shelf.get(id) is not None else None
+    return _refused(shelf, taken, _no_parent(shelf, id)) or (shelf.put(id, Item(content)), Done())
 
 
 def drop(id: Id, shelf: Shelf) -> tuple[Shelf, Answer]:
@@ -113,27 +165,40 @@ def drop(id: Id, shelf: Shelf) -> tuple[Shelf, Answer]:
     there = shelf.table(id)
     if there is None:
         return shelf, Refused(frozenset({NO_TABLE, *_missing(shelf, id)}))
-    after = shelf.without(id)
-    return replace(after, dropped=tuple(sorted((*after.dropped, (id, there))))), Done()
+    after, gone = shelf.without(id), replace(there, home=there.seat)
+    if shelf.moves:
+        gone = replace(gone, seat=None)
+    return replace(after, dropped=_sorted(*after.dropped, (id, gone))), Done()
+
+
+def _sorted(*dropped: tuple[Id, Item]) -> tuple[tuple[Id, Item], ...]:
+    return tuple(sorted(dropped, key=lambda each: (each[0], each[1].content, each[1].seat or ())))
 
 
 def undrop(id: Id, content: int | None, shelf: Shelf) -> tuple[Shelf, Answer]:
     """Bring a dropped table back; `content` says which of those with the id, None for a call that was refused
     or saw nothing.
     """
-    mine = [each for each in shelf.dropped if each[0] == id and content in (None, each[1])]
+    every = [each for each in shelf.dropped if each[0] == id]
+    # Whoever looked may have seen what was written into it since.
+    mine = [each for each in every if each[1].content == content] or every
     taken = TABLE_EXISTS if shelf.get(id) is not None else None
+    if mine and taken is None:
+        left = list(shelf.dropped)
+        left.remove(mine[-1])
+        without = replace(shelf, dropped=tuple(left))
+        taken = None if without.is_seat_free(mine[-1][1].home) else TABLE_EXISTS
     refused = _refused(shelf, NO_TABLE if not mine else None, taken, _no_parent(shelf, id))
     if refused is not None:
         return refused
-    left = list(shelf.dropped)
-    left.remove(mine[-1])
-    return replace(shelf.put(*mine[-1]), dropped=tuple(left)), Done(mine[-1][1])
+    item = replace(mine[-1][1], seat=mine[-1][1].home, home=None)
+    return without.put(id, item), Done(item.content)
 
 
 def purge(entry: tuple[Id, int], shelf: Shelf) -> tuple[Shelf, Answer]:
     """Give up one dropped table for good."""
-    return replace(shelf, dropped=tuple(each for each in shelf.dropped if each != entry)), Done()
+    kept = tuple(each for each in shelf.dropped if (each[0], each[1].content) != entry)
+    return replace(shelf, dropped=kept), Done()
 
 
 def rename(id: Id, new: Id, shelf: Shelf) -> tuple[Shelf, Answer]:
@@ -141,29 +206,33 @@ def rename(id: Id, new: Id, shelf: Shelf) -> tuple[Shelf, Answer]:
     there = shelf.table(id)
     missing = NO_TABLE if there is None else None
     more = _missing(shelf, id) if there is None else ()
-    taken = TABLE_EXISTS if shelf.get(new) is not None else None
-    refused = _refused(shelf, missing, *more, taken, _no_parent(shelf, new))
+    moving = there is not None and shelf.moves
+    seat = shelf.seat_at(new) if moving else there.seat if there is not None else None
+    taken = shelf.get(new) is not None or (moving and not shelf.is_seat_free(seat))
+    refused = _refused(shelf, missing, *more, TABLE_EXISTS if taken else None, _no_parent(shelf, new))
     if refused is not None or there is None:
         return refused or (shelf, Refused(frozenset({NO_TABLE})))
-    return shelf.without(id).put(new, there), Done()
+    return shelf.without(id).put(new, replace(there, seat=seat)), Done()
 
 
 def deregister(id: Id, shelf: Shelf) -> tuple[Shelf, Answer]:
     """Forget a table; its data stay."""
-    if shelf.table(id) is None:
+    there = shelf.table(id)
+    if there is None:
         return shelf, Refused(frozenset({NO_TABLE, *_missing(shelf, id)}))
-    return shelf.without(id), Done()
+    after = shelf.without(id)
+    return (after if there.seat is None else replace(after, left=after.left | {there.seat})), Done()
 
 
 def create_namespace(id: Id, shelf: Shelf) -> tuple[Shelf, Answer]:
     """Make a namespace where nothing is."""
     taken = NAMESPACE_EXISTS if shelf.get(id) is not None else None
-    return _refused(shelf, taken, _no_parent(shelf, id)) or (shelf.put(id, NAMESPACE), Done())
+    return _refused(shelf, taken, _no_parent(shelf, id)) or (shelf.put(id, Item(NAMESPACE)), Done())
 
 
 def drop_namespace(id: Id, shelf: Shelf) -> tuple[Shelf, Answer]:
     """Take an empty namespace away."""
-    if shelf.get(id) != NAMESPACE:
+    if not shelf.is_namespace(id):
         return shelf, Refused(frozenset({NO_NAMESPACE}))
     return _refused(shelf, NOT_EMPTY if shelf.children(id) else None) or (shelf.without(id), Done())
 
@@ -173,7 +242,7 @@ def read(id: Id, shelf: Shelf) -> tuple[Shelf, Answer]:
     there = shelf.table(id)
     if there is None:
         return shelf, Refused(frozenset({NO_TABLE, *_missing(shelf, id)}))
-    return shelf, Done(there)
+    return shelf, Done(there.content)
 
 
 def exists(id: Id, shelf: Shelf) -> tuple[Shelf, Answer]:
@@ -183,17 +252,15 @@ def exists(id: Id, shelf: Shelf) -> tuple[Shelf, Answer]:
 
 def list_tables(id: Id, shelf: Shelf) -> tuple[Shelf, Answer]:
     """The names of the tables of a namespace; of one that is not there, none or a refusal."""
-    names = tuple(
-        each[-1] for each in shelf.children(id) if len(each) == len(id) + 1 and shelf.get(each) != NAMESPACE
-    )
+    inside = (each for each in shelf.children(id) if len(each) == len(id) + 1)
+    names = tuple(each[-1] for each in inside if not shelf.is_namespace(each))
     return shelf, Done(names)
 
 
 def list_namespaces(id: Id, shelf: Shelf) -> tuple[Shelf, Answer]:
     """The names of the namespaces directly in another."""
-    names = tuple(
-        each[-1] for each in shelf.children(id) if len(each) == len(id) + 1 and shelf.get(each) == NAMESPACE
-    )
+    inside = (each for each in shelf.children(id) if len(each) == len(id) + 1)
+    names = tuple(each[-1] for each in inside if shelf.is_namespace(each))
     return shelf, Done(names)
 
 
@@ -218,6 +285,10 @@ class Asked:
     answer: Answer | None
     alternatives: tuple[Step, ...] = field(default=())
     """For a call that was never answered: what else it may have done."""
+    makes: Id | None = None
+    """The table that it makes."""
+    moves_to: Id | None = None
+    """The id that it gives to a table which there is."""
 
     def __str__(self) -> str:
         return f"{self.name} [{self.begun}, {'?' if self.ended is None else self.ended}]: {self.answer}"
@@ -230,10 +301,24 @@ def explains(told: Answer, model: Answer) -> bool:
     return isinstance(model, Done) and told.value in (None, model.value)
 
 
-def calls(asked: Iterable[Asked]) -> list[Call]:
-    """What `linear` takes."""
+def stopped(told: Refused, shelf: Shelf) -> tuple[Shelf, Answer]:
+    """A call that may be refused whatever the catalog holds."""
+    return shelf, told
+
+
+def calls(asked: Sequence[Asked]) -> list[Call]:
+    """What `linear` takes.
+
+    A creator that died may have left files in the directory of a root name; no table can be moved there then,
+    until they are taken away.
+    """
+    littered = {each.makes for each in asked if each.answer is None}
+    exists = Refused(frozenset({TABLE_EXISTS}))
     made = []
     for each in asked:
+        in_the_way = each.moves_to is not None and len(each.moves_to) == 1 and each.moves_to in littered
+        if each.answer == exists and in_the_way:
+            each = replace(each, step=partial(stopped, exists))
         if each.answer is None:
             made += [
                 Call(each.name, each.begun, None, step, None) for step in (each.step, *each.alternatives)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from tiltyard.testing.faults import Fault
+from tiltyard.testing.simulation.catalogs_scenarios import catalog_scenarios
 from tiltyard.testing.simulation.explore import Scenario
 from tiltyard.testing.simulation.names_of_versions import NameScenario, Tagger
 from tiltyard.testing.simulation.storm import Weather
@@ -173,7 +174,7 @@ _TAGGERS: Mapping[str, Mapping[str, Sequence[Callable[[Tagger], None]]]] = {
 }
 
 
-def _made() -> dict[str, Callable[[], Scenario]]:
+def _tables() -> dict[str, Callable[[], Scenario]]:
     found: dict[str, Callable[[], Scenario]] = {}
     media: tuple[Medium, ...] = ("disk", "objects")
     for medium in media:
@@ -193,5 +194,11 @@ def _made() -> dict[str, Callable[[], Scenario]]:
     return found
 
 
-SCENARIOS: Mapping[str, Callable[[], Scenario]] = _made()
+TABLES: Mapping[str, Callable[[], Scenario]] = _tables()
+"""Scenarios of one table, or of one tag."""
+
+CATALOGS: Mapping[str, Callable[[], Scenario]] = catalog_scenarios(settings)
+"""Scenarios of a catalog."""
+
+SCENARIOS: Mapping[str, Callable[[], Scenario]] = {**TABLES, **CATALOGS}
 """Makers by name; each call makes a scenario anew."""
