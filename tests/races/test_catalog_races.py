@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiltyard.catalog.listing import list_tables
-from tiltyard.catalog.namespaces import create_namespace
 
 from peer import Peer
 from tiltyard.catalog import Catalog, open_catalog
 from tiltyard.catalog.found import find_table
+from tiltyard.catalog.listing import list_tables
+from tiltyard.catalog.namespaces import create_namespace
 from tiltyard.dataset import LanceDataset
 from tiltyard.table.versions import list_versions
 from workers import Crew, Worker
