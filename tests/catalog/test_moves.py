@@ -183,42 +183,58 @@ def taking(root: str, name: str, what: str) -> Meanwhile:
     return Meanwhile(open_store(root), Plan(), what=take)
 
 
-@pytest.mark.parametrize("what", ["table", "debris", "file"])
-def test_a_rename_whose_name_is_taken_is_taken_back(root: str, what: str) -> None:
-    lake = fresh(root)
-    create_table(lake, ("t",), table(1), properties={"k": "v"})
+def test_a_rename_whose_name_goes_to_another_table_is_taken_back(root: str) -> None:
+    create_table(fresh(root), ("t",), table(1), properties={"k": "v"})
     with pytest.raises(TableAlreadyExists, match="keeps its name"):
-        rename_table(over(taking(root, "u", what)), ("t",), ("u",))
+        rename_table(over(taking(root, "u", "table")), ("t",), ("u",))
     after = fresh(root)
-    assert values(after, ("t",)) == [1]
+    assert (values(after, ("t",)), values(after, ("u",))) == ([1], [9])
     assert find_table(after, ("t",)).properties == {"k": "v"}
+    assert find_table(after, ("u",)).properties is None
     assert moves_left(after) == 0
-    assert has(after, ("u",)) is (what == "table")
-    if what == "table":
-        assert values(after, ("u",)) == [9]
-        assert find_table(after, ("u",)).properties is None
     rename_table(after, ("t",), ("w",))
     assert values(fresh(root), ("w",)) == [1]
 
 
-@pytest.mark.parametrize("what", ["table", "debris", "file"])
-def test_an_undrop_whose_name_is_taken_is_taken_back(root: str, what: str) -> None:
-    lake = fresh(root)
-    create_table(lake, ("t",), table(1), properties={"k": "v"})
-    drop_table(lake, ("t",))
-    before = dropped_tables(lake)
+@pytest.mark.parametrize("id", [("t",), ("n", "t")])
+@pytest.mark.parametrize("what", ["debris", "file"])
+def test_a_rename_whose_place_goes_to_something_else_goes_elsewhere(
+    root: str, what: str, id: tuple[str, ...]
+) -> None:
+    create_namespace(fresh(root), ("n",))
+    create_table(fresh(root), id, table(1), properties={"k": "v"})
+    found = rename_table(over(taking(root, "u", what)), id, ("u",))
+    assert find_table(fresh(root), ("u",)).location == found.location
+    assert not found.location.endswith(".lance")
+    assert values(fresh(root), ("u",)) == [1]
+    assert find_table(fresh(root), ("u",)).properties == {"k": "v"}
+    assert not has(fresh(root), id)
+    create_namespace(fresh(root), ("next",))
+    assert moves_left(fresh(root)) == 0
+
+
+def test_an_undrop_whose_name_goes_to_another_table_is_taken_back(root: str) -> None:
+    create_table(fresh(root), ("t",), table(1), properties={"k": "v"})
+    drop_table(fresh(root), ("t",))
+    before = dropped_tables(fresh(root))
     with pytest.raises(TableAlreadyExists, match="cannot be brought back"):
-        undrop_table(over(taking(root, "t", what)), ("t",))
+        undrop_table(over(taking(root, "t", "table")), ("t",))
     assert dropped_tables(fresh(root)) == before
     assert moves_left(fresh(root)) == 0
-    assert has(fresh(root), ("t",)) is (what == "table")
-    if what == "table":
-        assert values(fresh(root), ("t",)) == [9]
-        rename_table(fresh(root), ("t",), ("u",))
-    else:
-        (open_store(root).delete if what == "file" else open_store(root).delete_tree)("t.lance")
+    assert values(fresh(root), ("t",)) == [9]
+    rename_table(fresh(root), ("t",), ("u",))
     undrop_table(fresh(root), ("t",))
     assert values(fresh(root), ("t",)) == [1]
+
+
+@pytest.mark.parametrize("what", ["debris", "file"])
+def test_an_undrop_whose_place_goes_to_something_else_stays_where_it_is(root: str, what: str) -> None:
+    put(fresh(root), ("t",), 1)
+    dropped = drop_table(fresh(root), ("t",))
+    undrop_table(over(taking(root, "t", what)), ("t",))
+    assert find_table(fresh(root), ("t",)).location == dropped.location
+    assert values(fresh(root), ("t",)) == [1]
+    assert moves_left(fresh(root)) == 0
 
 
 def test_whoever_comes_next_takes_back_what_its_caller_did_not_live_to(root: str) -> None:

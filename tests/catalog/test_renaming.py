@@ -17,7 +17,7 @@ from tiltyard.catalog.found import find_table
 from tiltyard.catalog.listing import list_tables
 from tiltyard.catalog.namespaces import create_namespace, drop_namespace
 from tiltyard.catalog.renaming import rename_table
-from tiltyard.catalog.tables import create_table, declare_table, register_table
+from tiltyard.catalog.tables import create_table, declare_table, deregister_table, register_table
 from tiltyard.catalog.trash import drop_table, undrop_table
 from tiltyard.dataset import write_dataset
 from tiltyard.errors import (
@@ -159,16 +159,39 @@ def test_what_is_not_there_or_taken_is_told(root: str, mode: str) -> None:
     assert not [each for each in lake.store.list("") if "_tiltyard/move-" in each.path]
 
 
-def test_a_name_is_taken_by_tables_without_a_row_and_by_whatever_has_their_directory(root: str) -> None:
+def test_a_name_is_taken_by_a_table_without_a_row(root: str) -> None:
     put(fresh(root), ("t",), 1)
     write_dataset(table(9), root + "/plain.lance")
-    (Path(root) / "file.lance").write_text("a file")
-    (Path(root) / "debris.lance" / "data").mkdir(parents=True)
-    for name in ("plain", "file", "debris"):
-        with pytest.raises(TableAlreadyExists):
-            rename_table(fresh(root), ("t",), (name,))
+    with pytest.raises(TableAlreadyExists):
+        rename_table(fresh(root), ("t",), ("plain",))
     assert values(fresh(root), ("t",)) == [1]
     assert values(fresh(root), ("plain",)) == [9]
+
+
+@pytest.mark.parametrize("id", [("t",), ("n", "t")])
+@pytest.mark.parametrize("what", ["file", "debris", "deregistered"])
+def test_beside_what_is_no_table_the_renamed_table_gets_a_directory_of_its_own(
+    root: str, id: Id, what: str
+) -> None:
+    """It is left alone: a creator may be at work in it, or it is to be registered again."""
+    lake = fresh(root)
+    put(lake, id, 1)
+    if what == "file":
+        (Path(root) / "u.lance").write_text("a file")
+    elif what == "debris":
+        (Path(root) / "u.lance" / "data").mkdir(parents=True)
+    else:
+        put(lake, ("u",), 9)
+        deregister_table(lake, ("u",))
+    found = rename_table(lake, id, ("u",))
+    assert not found.location.endswith(".lance")
+    assert values(fresh(root), ("u",)) == [1]
+    assert not has(fresh(root), id)
+    with pytest.raises(TableAlreadyExists):
+        put(fresh(root), ("u",), 2)
+    rename_table(fresh(root), ("u",), ("w",))
+    assert find_table(fresh(root), ("w",)).location == "w.lance"
+    assert (Path(root) / "u.lance").exists()
 
 
 def test_a_table_without_a_row_gets_one_with_its_new_name(root: str) -> None:

@@ -258,21 +258,40 @@ def test_undrop_says_why_it_cannot(root: str) -> None:
         undrop_table(lake, ("x",))
 
 
-def test_undrop_does_not_take_an_id_or_a_name_that_is_in_use(root: str) -> None:
+def test_undrop_does_not_take_an_id_that_is_in_use(root: str) -> None:
     lake = fresh(root)
-    for name in ("a", "b", "c", "d"):
+    for name in ("a", "b"):
         put(lake, (name,), 1)
         drop_table(lake, (name,))
     create_namespace(lake, ("a",))
     write_dataset(table(9), root + "/b.lance")
-    (Path(root) / "c.lance").write_text("a file")
-    (Path(root) / "d.lance" / "data").mkdir(parents=True)
     version = lake.register().version
-    for name in ("a", "b", "c", "d"):
+    for name in ("a", "b"):
         with pytest.raises(TableAlreadyExists):
             undrop_table(fresh(root), (name,))
     assert fresh(root).register().version == version
-    assert len(dropped_tables(lake)) == 4
+    assert len(dropped_tables(lake)) == 2
+
+
+@pytest.mark.parametrize("what", ["file", "debris", "deregistered"])
+def test_beside_what_is_no_table_it_comes_back_where_it_is(root: str, what: str) -> None:
+    """That is left alone: a creator may be at work in it, or it is to be registered again."""
+    lake = fresh(root)
+    put(lake, ("t",), 1)
+    dropped = drop_table(lake, ("t",))
+    if what == "file":
+        (Path(root) / "t.lance").write_text("a file")
+    elif what == "debris":
+        (Path(root) / "t.lance" / "data").mkdir(parents=True)
+    else:
+        put(lake, ("t",), 9)
+        deregister_table(lake, ("t",))
+    undrop_table(lake, ("t",))
+    assert find_table(fresh(root), ("t",)).location == dropped.location
+    assert values(fresh(root), ("t",)) == [1]
+    drop_table(lake, ("t",))
+    undrop_table(lake, ("t",))
+    assert values(fresh(root), ("t",)) == [1]
 
 
 def test_what_other_programs_keep_in_the_register_stays(root: str) -> None:

@@ -12,8 +12,9 @@ have made, moved or removed under the two names meanwhile.
 1. A move is done once: without its witness at the old name nothing is moved, and a mover whose rename took
    another directory (it slept between look and rename) puts that one back.
 2. A done move does no harm while its record stands; the next rewrite takes the record out.
-3. A directory is never moved onto another one. If somebody took the new name before the directory got there,
-   the next rewrite gives the table its old entry back.
+3. A directory is never moved onto another one. If a table of somebody else came under the new name before
+   the directory got there, the next rewrite gives the table its old entry back; if something else did, the
+   table gets a directory with a name of its own.
 4. Readers move nothing: they look at the new name, then at the old one (`places`), and what is leaving a
    name is no table of that name any more (`leaving`).
 Tests: tests/catalog/test_moves.py.
@@ -29,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from tiltyard import runtime
 from tiltyard.catalog.markers import DEREGISTERED, WORD, read_marker, remove_marker
-from tiltyard.catalog.names import SUFFIX
+from tiltyard.catalog.names import SUFFIX, hashed_location, parts
 from tiltyard.catalog.rows import TABLE
 from tiltyard.errors import ObjectNotFound, StoreError, UnsupportedFeature
 from tiltyard.store import Created
@@ -451,22 +452,36 @@ def take_back(draft: Draft, rolled: Rolled) -> None:
 
 
 def _take_back(draft: Draft, blocked: Blocked) -> None:
+    """Of a table under the new name: the move is undone. Of anything else: the table goes elsewhere."""
     move = blocked.move
     if move.was is None and move.trash is None:
         return  # a drop: its target is a name that nobody else draws; `tiltyard catalog check` shows it
     row = draft.rows.find(move.object_id)
-    if row is not None and row.object_type == TABLE and row.location == move.target:
-        if move.was is not None:
-            if draft.rows.find(move.was) is not None:
-                return
-            draft.put(replace(row, object_id=move.was, location=move.source))
-        if blocked.is_table:
-            draft.put(replace(row, metadata=None, base_objects=None))  # the entry of who has the name now
-        else:
-            draft.remove(move.object_id)
+    if row is None or row.object_type != TABLE or row.location != move.target:
+        del draft.metadata[move.key]  # other programs have dropped it since
+        return
+    if not blocked.is_table:
+        _go_elsewhere(draft, move, row)
+        return
+    if move.was is not None:
+        if draft.rows.find(move.was) is not None:
+            return
+        draft.put(replace(row, object_id=move.was, location=move.source))
+    draft.put(replace(row, metadata=None, base_objects=None))  # the entry of who has the name now
     for other in draft.rows.by_location(move.target):
         if other.object_id != move.object_id:
             draft.put(replace(other, location=move.source))
     if move.trash is not None and move.record is not None:
         draft.metadata[TRASH_PREFIX + move.trash] = move.record
     del draft.metadata[move.key]
+
+
+def _go_elsewhere(draft: Draft, move: Move, row: Row) -> None:
+    """Have the directory stay if nobody finds it by its name, else get a name that nobody else draws."""
+    if is_visible(move.source):
+        target = hashed_location(parts(row.object_id))
+        draft.metadata[move.key] = replace(move, target=target).text()
+    else:
+        target = move.source
+        del draft.metadata[move.key]
+    relocate(draft, move.target, target)

@@ -38,8 +38,8 @@ from tiltyard.catalog.taking import check_parents, look, taken
 from tiltyard.catalog.trash import (
     MAX_PLANS,
     _Outdated,
-    check_place_free,
     forget_witness,
+    is_place_free,
     planned_move,
     throttled,
 )
@@ -86,7 +86,7 @@ class _Rename:
         self.new_id = new_id
         self.row_location = None if found.row is None else found.row.location
         self.source = found.location
-        self.target = self._target()
+        self.target = self.source
         self.move: Move | None = None
 
     def _target(self) -> str:
@@ -95,12 +95,15 @@ class _Rename:
         if not mode.lists_directories:
             return source
         if len(self.new_id) == 1:
-            return root_location(self.new_id[0])
+            place = root_location(self.new_id[0])
+            if source == place or is_place_free(self.catalog, place):
+                return place
         return hashed_location(self.new_id) if moves.is_visible(source) else source
 
     def run(self) -> Found:
         catalog = self.catalog
         self._check_free()
+        self.target = self._target()
         table = None
         if self.target != self.source:
             was = object_id(self.found.id)
@@ -128,7 +131,7 @@ class _Rename:
         return Found(self.new_id, self.target, uri, row, self.found.declared_only)
 
     def _check_free(self) -> None:
-        """Whether the id is free, also of tables without a row, and the directory's name of anything else."""
+        """Raise TableAlreadyExists where the id is not free, also for tables without a row."""
         catalog, register = self.catalog, self.register
         row = register.rows.find(object_id(self.new_id))
         if row is not None:
@@ -136,8 +139,6 @@ class _Rename:
         check_parents(register.rows, self.new_id)
         if find_or_none(catalog, register, self.new_id) is not None:
             raise TableAlreadyExists(f"table {shown(self.new_id)} exists already in {catalog.store.uri}")
-        if self.target != self.source:
-            check_place_free(catalog, self.target)
 
     def _change(self, draft: Draft) -> Row:
         found, new = self.found, object_id(self.new_id)
@@ -169,13 +170,28 @@ class _Rename:
 
     def _finish(self, decided_at: float) -> None:
         assert self.move is not None
-        try:
-            state = moves.finish(self.catalog, self.move, decided_at)
-        except StoreError:
-            return  # the next change of the catalog does it; readers find the table where it is
-        if state is State.BLOCKED:
-            self.catalog.mutate(lambda draft: None)  # the round takes it back
+        for _ in range(MAX_PLANS):
+            try:
+                state = moves.finish(self.catalog, self.move, decided_at)
+            except StoreError:
+                return  # the next change of the catalog does it; readers find the table where it is
+            if state is not State.BLOCKED or not self._goes_elsewhere():
+                return
+
+    def _goes_elsewhere(self) -> bool:
+        """Something came under the new directory's name: whether the next round made another move of it."""
+        assert self.move is not None
+        self.catalog.mutate(lambda draft: None)
+        register = self.catalog.register()
+        for move in moves.pending(register.metadata):
+            if move.uuid == self.move.uuid:
+                self.move, self.target = move, move.target
+                return True
+        row = register.rows.find(object_id(self.found.id))
+        if row is not None and row.location == self.source:
             raise TableAlreadyExists(
-                f"table {object_id(self.found.id)!r} keeps its name: {self.move.target} was made by somebody "
-                "else in the same moment"
+                f"table {object_id(self.found.id)!r} keeps its name: a table was made in {self.target} by "
+                "somebody else in the same moment"
             )
+        self.target = self.source  # it stays where nobody finds it by its name
+        return False

@@ -26,7 +26,7 @@ from tiltyard import runtime
 from tiltyard.catalog import moves
 from tiltyard.catalog.found import Found, find_or_none, is_directory, no_table
 from tiltyard.catalog.moves import Kind, Move, State
-from tiltyard.catalog.names import Id, dropped_location, object_id, parts, shown
+from tiltyard.catalog.names import Id, dropped_location, object_id, parts
 from tiltyard.catalog.rows import TABLE, Row
 from tiltyard.catalog.settings import DEFAULT_GRACE_SECONDS, Mode
 from tiltyard.catalog.taking import check_parents, look, taken
@@ -419,6 +419,7 @@ class _Undrop:
         self.catalog = catalog
         self.register = register
         self.record = record
+        self.row = record.row
         self.move: Move | None = None
 
     def run(self) -> Dropped:
@@ -426,7 +427,10 @@ class _Undrop:
         self._check_free()
         table = None
         if record.home is not None:
-            self.move, table = self._planned_move(record.home)
+            if is_place_free(catalog, record.home):
+                self.move, table = self._planned_move(record.home)
+            else:
+                self.row = replace(self.row, location=record.location)
         elif record.hidden:
             uuid = str(runtime.uuid4())
             show = Move(uuid, Kind.SHOW, "", record.location, record.object_id, trash=record.trash)
@@ -443,7 +447,7 @@ class _Undrop:
         return record
 
     def _check_free(self) -> None:
-        """Whether the id is free, also of tables without a row, and the directory's name of anything else."""
+        """Raise TableAlreadyExists where the id is not free, also for tables without a row."""
         catalog, record = self.catalog, self.record
         check_parents(self.register.rows, record.id)
         row = self.register.rows.find(record.object_id)
@@ -451,8 +455,6 @@ class _Undrop:
             raise taken(row)
         if not record.hidden and find_or_none(catalog, self.register, record.id) is not None:
             raise TableAlreadyExists(f"table {record.object_id!r} exists already in {catalog.store.uri}")
-        if record.home is not None:
-            check_place_free(catalog, record.home)
 
     def _planned_move(self, home: str) -> tuple[Move | None, Store | None]:
         record, store = self.record, self.catalog.store
@@ -483,7 +485,7 @@ class _Undrop:
             if self.move.kind is Kind.MOVE:
                 moves.relocate(draft, self.move.source, self.move.target)
             moves.add(draft.metadata, self.move)
-        draft.put(record.row)
+        draft.put(self.row)
 
     def _finish(self, decided_at: float) -> None:
         assert self.move is not None
@@ -491,19 +493,21 @@ class _Undrop:
             state = moves.finish(self.catalog, self.move, decided_at)
         except StoreError:
             return  # the next change of the catalog does it; readers find the table where it is
-        if state is State.BLOCKED:
-            self.catalog.mutate(lambda draft: None)  # the round takes it back
+        if state is not State.BLOCKED:
+            return
+        self.catalog.mutate(
+            lambda draft: None
+        )  # the round takes it back, or leaves the directory where it is
+        if self.record.key in self.catalog.register().metadata:
             raise TableAlreadyExists(
                 f"table {self.record.object_id!r} cannot be brought back: {self.move.target} was made by "
                 "somebody else in the same moment. Once that is dropped or renamed it can be brought back"
             )
 
 
-def check_place_free(catalog: Catalog, location: str) -> None:
-    """Raise TableAlreadyExists where anything stands under a directory's name, be it no table."""
-    store = catalog.store
-    if is_directory(store, location) or store.exists(location):
-        raise TableAlreadyExists(
-            f"{store.uri}/{location} is in the way: something that is no table has the directory's name. "
-            f"Move it away; {shown((location.removesuffix('.lance'),))} is free otherwise"
-        )
+def is_place_free(catalog: Catalog, location: str) -> bool:
+    """Whether nothing has a directory's name. What is no table there may be a creator's who is still at work,
+    or one's who died, or files of a deregistered table: it is left alone, and the table that was to be there
+    gets, or keeps, a directory of its own.
+    """
+    return not (is_directory(catalog.store, location) or catalog.store.exists(location))

@@ -25,7 +25,7 @@ from tiltyard.catalog.found import Found, find_or_none, no_table
 from tiltyard.catalog.markers import DEREGISTERED, put_marker, read_marker, remove_marker
 from tiltyard.catalog.names import SUFFIX, Id, dropped_location, location_uri, root_location
 from tiltyard.catalog.register import absent
-from tiltyard.catalog.trash import DROPPED, PURGING, Dropped, check_place_free, chosen
+from tiltyard.catalog.trash import DROPPED, PURGING, Dropped, chosen, is_place_free
 from tiltyard.errors import (
     CatalogThrottled,
     ObjectNotFound,
@@ -157,6 +157,14 @@ def set_aside(catalog: Catalog, location: str) -> bool:
     return record is not None and _moved_aside(catalog, record).home is not None
 
 
+def _check_free(catalog: Catalog, location: str) -> None:
+    if not is_place_free(catalog, location):
+        raise TableAlreadyExists(
+            f"{catalog.store.uri}/{location} is in the way: something has the directory's name, be it no "
+            "table; drop it or move it away first"
+        )
+
+
 def rename_table(catalog: Catalog, id: Id, new_id: Id) -> Found:
     """See `renaming.rename_table`. Raises UnsupportedFeature where the store cannot rename directories."""
     store = catalog.store
@@ -167,7 +175,7 @@ def rename_table(catalog: Catalog, id: Id, new_id: Id) -> Found:
         raise TableAlreadyExists(f"table {new_id[0]!r} exists already in {store.uri}")
     target = root_location(new_id[0])
     set_aside(catalog, target)
-    check_place_free(catalog, target)
+    _check_free(catalog, target)
     try:
         answer = store.move_dir(found.location, target)
     except ObjectNotFound:
@@ -201,7 +209,7 @@ def undrop_table(catalog: Catalog, id: Id | None, trash: str | None) -> Dropped:
     for _ in range(MAX_TRIES):
         record = chosen(catalog, dropped_tables(catalog), id, trash)
         if record.home is not None:
-            check_place_free(catalog, record.home)
+            _check_free(catalog, record.home)
         table = catalog.store.at(record.location)
         if _decide(table, record, UNDROP):
             _bring_back(catalog, table, record)
