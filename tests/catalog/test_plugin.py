@@ -139,6 +139,14 @@ def test_requests_come_as_models_and_as_mappings(form: Any, ns: DirectoryNamespa
     assert told.managed_versioning is None
 
 
+def test_arguments_can_be_named_as_in_the_interface(ns: DirectoryNamespace) -> None:
+    ns.create_table(request={"id": ["ops", "named"]}, request_data=ROWS)
+    ns.insert_into_table(interface.InsertIntoTableRequest(id=["ops", "named"]), request_data=ROWS)
+    assert ns.count_table_rows(request={"id": ["ops", "named"]}).count == 6
+    with pytest.raises(TypeError):
+        ns.describe_table({"id": ["ops", "t"]}, b"")
+
+
 def test_query_answers_are_bytes_and_have_data(ns: DirectoryNamespace) -> None:
     answer = ns.query_table(
         interface.QueryTableRequest(

@@ -25,14 +25,29 @@ class Face:
 
 
 def served(method: Callable[..., Any]) -> Any:
-    """A method of the interface from one that takes a `Given`: it is counted, and errors are translated."""
+    """A method of the interface from one that takes a `Given`: calls are counted, errors translated."""
     name = method.__name__
 
     @wraps(method)
-    def serve(self: Any, request: Any = None, *data: Any) -> Any:
+    def serve(self: Any, request: Any = None) -> Any:
         try:
             self._metrics.count(name)
-            return method(self, Given(name, request), *data)
+            return method(self, Given(name, request))
+        except TiltyardError as error:
+            raise as_interface_error(error) from error
+
+    return serve
+
+
+def served_with_data(method: Callable[..., Any]) -> Any:
+    """As `served`, for a method whose second argument is the bytes of an Arrow IPC stream."""
+    name = method.__name__
+
+    @wraps(method)
+    def serve(self: Any, request: Any = None, request_data: Any = None) -> Any:
+        try:
+            self._metrics.count(name)
+            return method(self, Given(name, request), request_data)
         except TiltyardError as error:
             raise as_interface_error(error) from error
 

@@ -10,7 +10,7 @@ import lance_namespace as interface
 from tiltyard.catalog.operations import ipc, reading
 from tiltyard.catalog.operations import rows as operations
 from tiltyard.catalog.operations.reading import Query
-from tiltyard.catalog.plugin.face import Face, served
+from tiltyard.catalog.plugin.face import Face, served, served_with_data
 from tiltyard.catalog.plugin.requests import Given, fields_of
 from tiltyard.dataset import arguments
 from tiltyard.errors import InvalidInput, UnsupportedFeature
@@ -34,7 +34,7 @@ class QueryAnswer(bytes):
 class RowFace(Face):
     """Inserts, merges, updates, deletes, queries and counts."""
 
-    @served
+    @served_with_data
     def insert_into_table(self, given: Given, data: Any) -> Any:
         """Add rows, or replace all: `(request, bytes of an Arrow IPC stream)`."""
         mode = given.word("mode", INSERT_MODES, "append")
@@ -45,7 +45,7 @@ class RowFace(Face):
             transaction_id=done.transaction_id, num_inserted_rows=done.inserted, version=done.version
         )
 
-    @served
+    @served_with_data
     def merge_insert_into_table(self, given: Given, data: Any) -> Any:
         """Match rows by columns, and update, insert, delete: `(request, bytes of an Arrow IPC stream)`."""
         on = given.field("on")

@@ -13,7 +13,7 @@ from tiltyard.catalog.found import find_table
 from tiltyard.catalog.names import location_uri, object_id
 from tiltyard.catalog.operations import ipc
 from tiltyard.catalog.operations.schema_json import schema_to_json
-from tiltyard.catalog.plugin.face import Face, served
+from tiltyard.catalog.plugin.face import Face, served, served_with_data
 from tiltyard.catalog.plugin.vending import vended
 from tiltyard.errors import CatalogDamaged, InvalidInput, NamespaceNotFound
 
@@ -169,7 +169,7 @@ class TableFace(Face):
             tables.describe(self._catalog, id, version=version)
         return interface.TableExistsResponse()
 
-    @served
+    @served_with_data
     def create_table(self, given: Given, data: Any) -> Any:
         """Make a table: `(request, bytes of an Arrow IPC stream)`. Modes: Create, ExistOk, Overwrite."""
         mode = given.word("mode", CREATE_TABLE, "create")
