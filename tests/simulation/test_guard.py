@@ -131,6 +131,14 @@ def test_what_is_the_same_every_time_is_no_cheating(code: str) -> None:
     assert run_of(code).wrong == ()
 
 
+def test_the_package_that_a_scenario_comes_from_is_watched_too() -> None:
+    kind = type("Theirs", (Cheater,), {"__module__": "their_package.scenarios"})
+    for module, told in (("their_package.stores", True), ("another_package.stores", False)):
+        run = run_once(kind("import time; time.time()", module), ReplayedChoices(()), 0)
+        assert bool(run.wrong) == told
+        assert not told or "their_package.stores:1 calls time.time" in run.wrong[0]
+
+
 HOLDER = """
 import time
 from time import monotonic

@@ -88,7 +88,7 @@ def run_once(scenario: Scenario, choices: Choices, seed: int) -> Run:
     """One run. What goes wrong with the run itself, its scenario or its check is a finding like any other."""
     world = World(choices, scenario.settings, seed)
     wrong: list[str] = []
-    with world.installed(), guarded(world.scheduler):
+    with world.installed(), guarded(world.scheduler, type(scenario).__module__):
         try:
             wrong += scenario.run(world)
         except SimulationError as error:

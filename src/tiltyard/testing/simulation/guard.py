@@ -1,17 +1,18 @@
 """Catches product code that reaches around the runtime during a run: time, chance, threads, files, networks.
 
-Whatever the product does behind `tiltyard.runtime` would make two runs of one seed differ. While an actor runs
-three nets hang below it:
+Whatever the product does behind `tiltyard.runtime` would make two runs of one seed differ. While an actor
+runs three nets hang below it:
 
-- *doors*: functions and methods of the standard library that ask a clock or chance or begin a thread. They are
-  watched where they are kept, and where the product holds them under a name of its own (`from time import
-  monotonic`, a default argument, an attribute of a class);
+- *doors*: functions and methods of the standard library that ask a clock or chance or begin a thread. They
+  are watched where they are kept, and where the product holds them under a name of its own (`from time
+  import monotonic`, a default argument, an attribute of a class);
 - *methods of built-in types* (`datetime.now`), which are watched in the type itself;
 - *audit events* of the interpreter: whatever opens, lists, renames or removes a file, connects, or starts a
   process, in whatever way and through however many modules.
 
-Who knocks is the innermost caller that is not the standard library: if it is the product, the run ends with its
-module and line. Everything else (Arrow, NumPy, the test itself) goes through as ever, imports too.
+Who knocks is the innermost caller that is not the standard library: if it is the product, or the package
+that the scenario comes from, the run ends with its module and line. Everything else (Arrow, NumPy) goes
+through as ever, imports too.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ _AUDITED = frozenset(
 
 _HARMLESS_EVENTS = frozenset(("os.putenv", "os.unsetenv", "os.listxattr"))
 
-_OURS = "tiltyard"
+_PRODUCT = "tiltyard"
 _ALLOWED = ("tiltyard.testing", "tiltyard.runtime")
 """The harness and the seams themselves."""
 
@@ -104,6 +105,9 @@ class NotDeterministic(SimulationError):
 _watching: Scheduler | None = None
 """Whose actors are watched now. The watchers stay the same, also where somebody keeps one."""
 
+_ours: tuple[str, ...] = (_PRODUCT,)
+"""Top-level names of the packages that are watched now."""
+
 
 def _culprit() -> str | None:
     """Module and line of the product that made the call which is being watched; None if it is not its."""
@@ -113,7 +117,7 @@ def _culprit() -> str | None:
         top = module.partition(".")[0]
         if top in _INNOCENT or frame.f_code.co_name == "__del__":
             return None
-        if top == _OURS:
+        if top in _ours:
             return None if module.startswith(_ALLOWED) else f"{module}:{frame.f_lineno}"
         if top not in _STANDARD:
             return None
@@ -190,7 +194,7 @@ class _Held:
     def look(self) -> None:
         """Look through the modules that are new."""
         for name, module in list(sys.modules.items()):
-            if name.partition(".")[0] != _OURS or name.startswith(_ALLOWED):
+            if name.partition(".")[0] not in _ours or name.startswith(_ALLOWED):
                 continue
             if self._seen.get(name) != id(module):
                 self._seen[name] = id(module)
@@ -272,18 +276,20 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
 
 
 @contextmanager
-def guarded(scheduler: Scheduler) -> Iterator[None]:
-    """Within the block the doors are watched while an actor runs; who knocks ends the run.
+def guarded(scheduler: Scheduler, package: str = _PRODUCT) -> Iterator[None]:
+    """Within the block the doors are watched while an actor runs; who knocks ends the run. `package`: a
+    module of the scenario's own, whose package is watched like the product.
 
     The audit hook is there from the first block to the end of the process, as Python has no way to take one
     away; outside of the blocks it looks at nothing.
     """
-    global _watching, _audited
+    global _watching, _audited, _ours
     if not _audited:
         sys.addaudithook(_audit)
         _audited = True
+    before = _watching, _ours
+    _ours = (_PRODUCT, package.partition(".")[0])
     _held.look()
-    before = _watching
     with ExitStack() as open_again:
         for owner, name, function, watcher in _WATCHERS.values():
             setattr(owner, name, watcher)
@@ -299,4 +305,4 @@ def guarded(scheduler: Scheduler) -> Iterator[None]:
         try:
             yield
         finally:
-            _watching = before
+            _watching, _ours = before
