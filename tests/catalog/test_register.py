@@ -349,11 +349,16 @@ def test_what_others_commit_is_seen_at_once(root: str) -> None:
 
 def test_catalogs_of_one_session_read_a_version_once(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made(root, "a")
-    session, reads = Session(), []
+    session, reads = Session(), list[int]()
     from tiltyard.catalog import register as module
 
     load: Callable[[Snapshot], Register] = module.load
-    monkeypatch.setattr(module, "load", lambda snapshot: reads.append(1) or load(snapshot))
+
+    def counted(snapshot: Snapshot) -> Register:
+        reads.append(snapshot.version)
+        return load(snapshot)
+
+    monkeypatch.setattr(module, "load", counted)
     for _ in range(3):
         assert len(open_catalog(root, session=session).register().rows) == 1
     assert len(reads) == 1

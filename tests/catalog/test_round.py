@@ -195,7 +195,7 @@ def test_a_round_looks_after_it_was_asked(root: str) -> None:
 
 
 def test_a_change_runs_again_on_the_version_that_was_there_first(root: str) -> None:
-    rival, seen = fresh(root), []
+    rival, seen = fresh(root), list[int]()
     rival.mutate(add("a"))
 
     def publish(store: Store, version: int, path: str, data: Any) -> Created:
@@ -309,7 +309,7 @@ def test_a_lost_answer_behind_a_version_of_others_is_a_lost_version(root: str) -
     """What stands there shows that ours never will; that file stays, for it may be named for a moment."""
     rival = fresh(root)
     rival.mutate(add("a"))
-    lost = []
+    lost: list[int] = []
 
     def publish(store: Store, version: int, path: str, data: Any) -> Created:
         if not lost:
@@ -349,7 +349,7 @@ def test_answers_that_rest_on_what_did_not_come_to_stand_are_not_given(root: str
 
 def test_a_version_in_a_hole_is_taken_back_and_made_again_on_top(root: str) -> None:
     """A writer that sleeps through commits of others and their cleanup: case C25 of the decisions."""
-    rival, slept = fresh(root), []
+    rival, slept = fresh(root), list[int]()
     rival.mutate(add("a"))
 
     def publish(store: Store, version: int, path: str, data: Any) -> Created:
