@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,6 +61,36 @@ def test_the_class_is_found_by_its_path(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ValueError, match="root"):
         interface.connect("tiltyard.lance.namespace.DirectoryNamespace", {})
+
+
+LEAN = """
+import sys
+from tiltyard.catalog import open_catalog
+from tiltyard.catalog.listing import list_tables
+from tiltyard.catalog.namespaces import create_namespace
+from tiltyard.catalog.operations import indexing, reading, rows, tagging, versions
+from tiltyard.catalog.tables import declare_table, describe
+import tiltyard.lance
+catalog = open_catalog(sys.argv[1])
+create_namespace(catalog, ("ops",))
+declare_table(catalog, ("ops", "t"))
+describe(catalog, ("ops", "t"))
+list_tables(catalog, ("ops",))
+print([name for name in ("lance_namespace", "pydantic", "pyarrow.dataset", "urllib3") if name in sys.modules])
+"""
+
+
+def test_only_the_plugin_loads_the_interface(tmp_path: Path) -> None:
+    """It takes a second."""
+    source = Path(lance.__file__).parent.parent.parent
+    done = subprocess.run(
+        [sys.executable, "-c", LEAN, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(source)},
+    )
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
 
 
 def test_every_method_of_the_interface_is_served_or_refused_by_name(ns: DirectoryNamespace) -> None:
