@@ -33,7 +33,9 @@ again.
 """
 
 ATTEMPT_SECONDS = 0.003
-"""Of one attempt at the head of the line: within it the pauses between two looks stay short."""
+"""Of the first attempt at the head of the line: within it the pauses between two looks stay short. Each takes
+twice as long as the one before: who keeps the turn for longer is slow.
+"""
 
 AGAIN_SECONDS = 0.02
 """How long after its turn came a process may take it again without queueing."""
@@ -88,6 +90,7 @@ def _wait(store: Store, session: Session, stack: ExitStack, lock: str) -> bool:
     for _ in range(MAX_TURNSTILE_WAITS):
         deadline = runtime.monotonic() + TURNSTILE_SECONDS
         while runtime.monotonic() < deadline:
+            step = min(2 * step, TURNSTILE_SECONDS)
             if _enter(store, lock, step, stack):
                 session.cache.drop(_key(store, lock, "stalled"))
                 return True
