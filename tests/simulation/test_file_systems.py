@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from itertools import count
 from unittest import mock
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from tiltyard.table.merge.source import Source
 from tiltyard.testing.faults import Fault
 from tiltyard.testing.simulation.choices import RandomChoices
-from tiltyard.testing.simulation.explore import explore, run_once, with_settings
+from tiltyard.testing.simulation.explore import explore, run_once, same_twice, with_settings
 from tiltyard.testing.simulation.scenarios import SCENARIOS
 from tiltyard.testing.simulation.storm import Weather
 from tiltyard.testing.simulation.world import FileSystem
@@ -20,11 +22,34 @@ RUNS = 15
 POOR = [each for each in FileSystem if each is not FileSystem.WHOLE]
 
 
-@pytest.mark.parametrize("name", ["appends-disk", "cleanups-disk", "tags-disk", "everything-disk"])
+SOAK_SECONDS = float(os.environ.get("TILTYARD_SOAK_SECONDS", "15"))
+"""Time for each scenario on each file system in `make soak`."""
+
+NAMES = ["appends-disk", "cleanups-disk", "tags-disk", "everything-disk"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", POOR)
 def test_nothing_goes_wrong_on_a_file_system_that_lacks_calls(kind: FileSystem, name: str) -> None:
     report = explore(with_settings(SCENARIOS[name](), file_system=kind), range(RUNS))
     assert report.finding is None, str(report.finding)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("network", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", FileSystem)
+def test_nothing_goes_wrong_for_long_on_any_file_system(kind: FileSystem, name: str, network: bool) -> None:
+    scenario = with_settings(SCENARIOS[name](), file_system=kind, network=network)
+    report = explore(scenario, count(200_000), seconds=SOAK_SECONDS)
+    assert report.finding is None, str(report.finding)
+
+
+@pytest.mark.parametrize("kind", FileSystem)
+def test_the_same_seed_is_the_same_run_on_every_file_system(kind: FileSystem) -> None:
+    for network in (False, True):
+        scenario = with_settings(SCENARIOS["everything-disk"](), file_system=kind, network=network)
+        assert same_twice(scenario, 7) is None
 
 
 def test_a_version_that_was_never_finished_is_moved_away_before_the_check() -> None:
