@@ -91,13 +91,22 @@ def capture(store: Store, session: Session, open_shards: Iterable[OpenShard] = (
             if found is not None:
                 manifests[shard_id] = found
         base = open_latest(store, session)
-        schema = log_schema(base.schema)
+        schema = _log_schema(base)
         try:
             return _captured(base, schema, views, manifests)
         except (ObjectNotFound, TableNotFound) as error:
             failed = error  # collected between the two looks: its rows are in a newer base
             back_off(0.0, attempt + 1)
     raise CorruptFile(f"an SSTable of {store.uri} that its shard names is not there: {failed}") from failed
+
+
+def _log_schema(base: Snapshot) -> LogSchema:
+    """That of the base, kept in the session: reads ask for it each time."""
+    encoded = base.schema.encode()
+    found: LogSchema = base.session.cache.get_or(
+        ("log schema", encoded), lambda: (log_schema(base.schema), LEVEL_BYTES + len(encoded))
+    )
+    return found
 
 
 def _captured(
@@ -151,7 +160,7 @@ def listed(
     base: Snapshot, shards: Iterable[tuple[str, Sequence[SsTable]]], schema: LogSchema | None = None
 ) -> Captured:
     """A table with exactly these SSTables: what a caller lists. Those that the base holds are left out."""
-    wanted = log_schema(base.schema) if schema is None else schema
+    wanted = _log_schema(base) if schema is None else schema
     entry = entry_of(base.manifest)
     marks: Mapping[str, int] = {} if entry is None else MemWalDetails.of(entry).marks
     found = []

@@ -9,7 +9,7 @@ Invariant L1: a lookup gives what a scan with a filter on the keys gives (tests/
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,9 +32,11 @@ from tiltyard.table.take import Taker
 from tiltyard.table.unit_reader import batch_of, output_column
 
 if TYPE_CHECKING:
-    from tiltyard.memwal.capture import Captured, ShardLevels
+    from tiltyard.format.field import Field
+    from tiltyard.memwal.capture import Captured
 
 Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,60 @@ class Hits:
 
     rows: Any
     codes: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows that were found in one source: a batch with the fields that were asked for, the source's
+    generation (0: the base), and their addresses in the base (uint64; None beside it).
+    """
+
+    batch: Any
+    generation: int
+    addresses: Any = None
+
+
+def found_rows(captured: Captured, keys: Sequence[Any], fields: Sequence[Field]) -> Iterator[Piece]:
+    """The rows of some keys (a plain array per key column, of its type), with these top-level fields of the
+    base; of a key that is named twice once.
+    """
+    index = KeyIndex(keys)
+    wanted = [each.take(pa.array(index.first_rows())) for each in keys]  # by code
+    open_codes = np.ones(index.distinct, np.bool_)
+    tombstone = captured.schema.stored.fields[-1]
+    hashed = _Hashes(wanted)
+    for shard in captured.shards:
+        for level in shard.levels:
+            codes = np.flatnonzero(open_codes)
+            if not len(codes):
+                return
+            asked = wanted if len(codes) == len(open_codes) else [w.take(pa.array(codes)) for w in wanted]
+            if isinstance(level, MemoryLevel):
+                hits = in_memory(level, asked)
+            else:
+                hits = in_sstable(level, asked, hashed.of(codes))
+            if not len(hits.codes):
+                continue
+            open_codes[codes[hits.codes]] = False
+            batch = level.take(hits.rows, (*fields, tombstone))
+            lives = ~bools_of(batch.column(batch.num_columns - 1))
+            if not lives.all():
+                batch = batch.filter(pa.array(lives))
+            if batch.num_rows:
+                yield Piece(batch, level.generation)
+    if open_codes.any():
+        yield from _of_base(captured, [each.filter(pa.array(open_codes)) for each in wanted], fields)
+
+
+def _of_base(captured: Captured, asked: Sequence[Any], fields: Sequence[Field]) -> Iterator[Piece]:
+    base = captured.base
+    hits = find_rows(base, resolve_key(base.schema, captured.schema.key), KeyIndex(asked), asked)
+    if not len(hits.addresses):
+        return
+    names = [each.name for each in fields]
+    taken = Taker(base, names or list(captured.schema.key[:1])).rows_at_addresses(hits.addresses)
+    batch = taken.combine_chunks().to_batches()[0] if isinstance(taken, pa.Table) else taken
+    yield Piece(batch, 0, pa.array(hits.addresses))
 
 
 class Lookup:
@@ -59,7 +115,6 @@ class Lookup:
         self._key = resolve_key(base, captured.schema.key)
         self._projection = project(base, columns, nested_as_struct=True)
         self._fields = tuple(base.field((each.name,)) for each in self._projection.fields)
-        self._tombstone = captured.schema.stored.fields[-1]
 
     @property
     def schema(self) -> Any:
@@ -72,16 +127,8 @@ class Lookup:
 
         `keys`: per key column an array of its type (or one that casts to it), in key order.
         """
-        columns = self._typed(keys)
-        index = KeyIndex(columns)
-        wanted = [each.take(pa.array(index.first_rows())) for each in columns]  # by code
-        open_codes = np.ones(index.distinct, np.bool_)
-        found: list[Any] = []
-        for shard in self._captured.shards:
-            self._of_shard(shard, wanted, open_codes, found)
-        if open_codes.any():
-            found += self._of_base(wanted, open_codes)
-        return pa.Table.from_batches(found, self.schema)
+        found = found_rows(self._captured, self._typed(keys), self._fields)
+        return pa.Table.from_batches([self._output(each.batch) for each in found], self.schema)
 
     def _typed(self, keys: Any) -> list[Any]:
         parts = list(keys) if isinstance(keys, (list, tuple)) else [keys]
@@ -90,60 +137,37 @@ class Lookup:
                 f"the key has {len(self._key.fields)} columns ({', '.join(self._key.names)}), found "
                 f"{len(parts)}"
             )
-        columns = []
-        for each, field in zip(parts, self._key.fields, strict=True):
-            try:
-                array = (
-                    each
-                    if isinstance(each, (pa.Array, pa.ChunkedArray))
-                    else pa.array(each, field.arrow_type)
-                )
-                array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-                columns.append(
-                    plain(array if array.type.equals(field.arrow_type) else array.cast(field.arrow_type))
-                )
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError, OverflowError) as error:
-                raise SchemaMismatch(
-                    f"keys of column {field.name!r} must be {field.arrow_type}: {error}"
-                ) from error
+        columns = [_typed(each, field) for each, field in zip(parts, self._key.fields, strict=True)]
         if len({len(each) for each in columns}) > 1:
             raise InvalidInput("the parts of the keys have different lengths")
         return columns
 
-    # -- sources ---------------------------------------------------------------------------------
-
-    def _of_shard(
-        self, shard: ShardLevels, wanted: Sequence[Any], open_codes: npt.NDArray[np.bool_], found: list[Any]
-    ) -> None:
-        for level in shard.levels:
-            codes = np.flatnonzero(open_codes)
-            if not len(codes):
-                return
-            asked = wanted if len(codes) == len(open_codes) else [w.take(pa.array(codes)) for w in wanted]
-            hits = in_memory(level, asked) if isinstance(level, MemoryLevel) else in_sstable(level, asked)
-            if not len(hits.codes):
-                continue
-            open_codes[codes[hits.codes]] = False
-            batch = level.take(hits.rows, (*self._fields, self._tombstone))
-            lives = ~bools_of(batch.column(batch.num_columns - 1))
-            if not lives.all():
-                batch = batch.filter(pa.array(lives))
-            if batch.num_rows:
-                found.append(self._output(batch))
-
-    def _of_base(self, wanted: Sequence[Any], open_codes: npt.NDArray[np.bool_]) -> list[Any]:
-        asked = [each.filter(pa.array(open_codes)) for each in wanted]
-        hits = find_rows(self._captured.base, self._key, KeyIndex(asked), asked)
-        if not len(hits.addresses):
-            return []
-        taken = Taker(self._captured.base, projection=self._projection).rows_at_addresses(hits.addresses)
-        return taken.to_batches() if isinstance(taken, pa.Table) else [taken]
-
     def _output(self, batch: Any) -> Any:
-        arrays = [batch.column(each.name) for each in self._projection.fields]
+        arrays = [pruned(batch.column(each.name), each.arrow_type) for each in self._projection.fields]
         scope = batch if self._projection.has_expressions else None
         columns = [output_column(each, arrays, {}, scope) for each in self._projection.outputs]
         return batch_of(columns, self.schema, batch.num_rows)
+
+
+def _typed(values: Any, field: Field) -> Any:
+    """Key values as a plain array of the key's type."""
+    try:
+        array = (
+            values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values, field.arrow_type)
+        )
+        array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+        return plain(array if array.type.equals(field.arrow_type) else array.cast(field.arrow_type))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError, OverflowError) as error:
+        raise SchemaMismatch(f"keys of column {field.name!r} must be {field.arrow_type}: {error}") from error
+
+
+def pruned(array: Any, kind: Any) -> Any:
+    """A struct without the children that nobody asked for."""
+    if array.type.equals(kind) or not pa.types.is_struct(kind):
+        return array
+    children = [pruned(array.field(each.name), each.type) for each in kind]
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
 
 
 def in_memory(level: MemoryLevel, asked: Sequence[Any]) -> Hits:
@@ -153,9 +177,25 @@ def in_memory(level: MemoryLevel, asked: Sequence[Any]) -> Hits:
     return _newest(rows.astype(np.int64), codes.astype(np.int64))
 
 
-def in_sstable(level: SsTableLevel, asked: Sequence[Any]) -> Hits:
-    """The living row of each key in an SSTable, by address."""
-    possible = _possible(level, asked)
+class _Hashes:
+    """The hashes of the keys of a lookup, made when the first SSTable is asked."""
+
+    def __init__(self, wanted: Sequence[Any]) -> None:
+        self._wanted = wanted
+        self._hashed: Words | None = None
+
+    def of(self, codes: Ints) -> Words | None:
+        """Those of some keys; None where Bloom filters do not know their type."""
+        if self._hashed is None:
+            if not all(is_hashed(each.type) for each in self._wanted):
+                return None
+            self._hashed = key_hashes(self._wanted, len(self._wanted[0]))
+        return self._hashed[codes]
+
+
+def in_sstable(level: SsTableLevel, asked: Sequence[Any], hashed: Words | None) -> Hits:
+    """The living row of each key in an SSTable, by address. `hashed`: see `key_hash`."""
+    possible = _possible(level, len(asked[0]), hashed)
     if not len(possible):
         return Hits(np.empty(0, np.uint64), np.empty(0, np.int64))
     fewer = asked if len(possible) == len(asked[0]) else [each.take(pa.array(possible)) for each in asked]
@@ -185,12 +225,9 @@ def _newest(rows: Ints, codes: Ints) -> Hits:
     return Hits(kept, of_row)
 
 
-def _possible(level: SsTableLevel, asked: Sequence[Any]) -> Ints:
+def _possible(level: SsTableLevel, rows: int, hashed: Words | None) -> Ints:
     """Positions of the keys that the SSTable may hold."""
-    rows = len(asked[0])
-    if not all(is_hashed(each.type) for each in asked):
+    bitmap = None if hashed is None else level.bloom()
+    if bitmap is None or hashed is None:
         return np.arange(rows)
-    bitmap = level.bloom()
-    if bitmap is None:
-        return np.arange(rows)
-    return np.flatnonzero(holds(bitmap, key_hashes(asked, rows)))
+    return np.flatnonzero(holds(bitmap, hashed))

@@ -16,6 +16,7 @@ import pyarrow as pa
 from tiltyard.errors import InvalidInput, UnsupportedFeature
 from tiltyard.expr.arrays import values_of
 from tiltyard.format.schema import Schema
+from tiltyard.memwal.lookup import found_rows, pruned
 from tiltyard.memwal.winners import Chosen
 from tiltyard.table.plan import DEFAULT_BATCH_ROWS
 from tiltyard.table.projection import ROW_ADDRESS, ColumnsLike, project, readable_schema
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 GENERATION = "_memtable_gen"
 """Pseudo column: the generation that a row comes from (uint64), 0 for the base."""
+
+MAX_KEYS = 1024
+"""Of a filter that names so many keys the rows are looked up; for more everything is read."""
 
 _PSEUDO = {GENERATION: pa.field(GENERATION, pa.uint64())}
 
@@ -114,11 +118,48 @@ class LsmScan:
     def _all(self) -> Iterator[Any]:
         if self._limit == 0:
             return
+        keys = self._keys_asked()
+        if keys is not None:
+            yield from self._of_keys(keys)
+            return
         winners = self.captured.winners
         for chosen in winners.levels:
             if chosen.rows.any():
                 yield from self._of_level(chosen)
         yield from self._of_base(winners.shadowed)
+
+    def _keys_asked(self) -> Any:
+        """The keys outside which no row passes the filter; None where it does not say, or they are many."""
+        key = self.captured.schema.key
+        if self._predicate is None or len(key) != 1:
+            return None
+        from tiltyard.expr.index_query import AllOf, ColumnQuery, index_query
+
+        asked = index_query(self._predicate, [(key[0],)])
+        parts = asked.items if isinstance(asked, AllOf) else (asked,)
+        for part in parts:
+            if not isinstance(part, ColumnQuery) or part.ranges or part.nulls:
+                continue
+            if 0 < len(part.values) <= MAX_KEYS:
+                kind = self.captured.base.schema.field((key[0],)).arrow_type
+                return pa.array(list(part.values), kind)
+        return None
+
+    def _of_keys(self, keys: Any) -> Iterator[Any]:
+        """The rows of these keys that pass the filter."""
+        from tiltyard.expr import mask
+
+        for piece in found_rows(self.captured, [keys], self._fields):
+            passes = mask(self._predicate, piece.batch) if self._predicate is not None else None
+            if passes is None or not passes.any():
+                continue
+            kept = _where(piece.batch, passes)
+            rows = kept.num_rows
+            generation = pa.array(np.full(rows, piece.generation, np.uint64))
+            addresses = pa.nulls(rows, pa.uint64())
+            if piece.addresses is not None:
+                addresses = piece.addresses.filter(pa.array(passes))
+            yield self._output(kept, {GENERATION: generation, ROW_ADDRESS: addresses})
 
     def _of_level(self, chosen: Chosen) -> Iterator[Any]:
         start = 0
@@ -155,7 +196,7 @@ class LsmScan:
     def _output(self, batch: Any, system: dict[str, Any]) -> Any:
         arrays = [batch.column(each.name) for each in self._projection.fields]
         arrays = [
-            _pruned(array, field.arrow_type)
+            pruned(array, field.arrow_type)
             for array, field in zip(arrays, self._projection.fields, strict=True)
         ]
         scope = batch if self._projection.has_expressions else None
@@ -182,12 +223,3 @@ def _absent(addresses: npt.NDArray[np.uint64], gone: npt.NDArray[np.uint64]) -> 
     at[at == len(gone)] = len(gone) - 1
     absent: npt.NDArray[np.bool_] = gone[at] != addresses
     return absent
-
-
-def _pruned(array: Any, kind: Any) -> Any:
-    """A struct without the children that nobody asked for."""
-    if array.type.equals(kind) or not pa.types.is_struct(kind):
-        return array
-    children = [_pruned(array.field(each.name), each.type) for each in kind]
-    mask = array.is_null() if array.null_count else None
-    return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
