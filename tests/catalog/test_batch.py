@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -333,7 +335,7 @@ def intents(catalog: Catalog) -> list[Any]:
 
 
 def outcome(catalog: Catalog) -> list[Any]:
-    """What stands of the batch of `batch_of`: all values are equal if it is all or nothing."""
+    """What stands of the batch of `copies`: all values are equal if it is all or nothing."""
     there = fresh(catalog)
     return [count > 1 for count in rows(catalog, A, B)] + [
         table_exists(there, NEW),
@@ -341,15 +343,33 @@ def outcome(catalog: Catalog) -> list[Any]:
     ]
 
 
-def batch_of(catalog: Catalog) -> list[Member]:
-    return [stage(catalog, A), stage(catalog, B), DeclareTable(NEW), DeregisterTable(C)]
+class Copies:
+    """Copies of one lake with one batch that is ready to be committed."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._staged = [stage(lake_at(root / "first"), A), stage(open_catalog(root / "first"), B)]
+
+    def __getitem__(self, name: object) -> tuple[Catalog, list[Member]]:
+        copy = self._root / str(name)
+        shutil.copytree(self._root / "first", copy)
+        here = [
+            replace(each, manifest_path=each.manifest_path.replace("/first/", f"/{name}/"))
+            for each in self._staged
+        ]
+        return open_catalog(copy, session=Session()), [*here, DeclareTable(NEW), DeregisterTable(C)]
 
 
-def test_after_a_crash_at_any_call_the_next_change_finishes_or_takes_back(tmp_path: Path) -> None:
+@pytest.fixture
+def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Copies:
+    monkeypatch.setenv("TILTYARD_DURABLE", "0")  # it is processes that die here
+    return Copies(tmp_path)
+
+
+def test_after_a_crash_at_any_call_the_next_change_finishes_or_takes_back(copies: Copies) -> None:
     at, seen = 1, set()
     while True:
-        catalog = lake_at(tmp_path / str(at))
-        members = batch_of(catalog)
+        catalog, members = copies[at]
         try:
             commit_batch(fresh(catalog, Rule(Fault.CRASH, "*", at=at)), members)
             break
@@ -366,11 +386,10 @@ def test_after_a_crash_at_any_call_the_next_change_finishes_or_takes_back(tmp_pa
     assert set(outcome(catalog)) == {True}
 
 
-def test_a_foreign_commit_after_a_crash_keeps_it_all_or_nothing(tmp_path: Path) -> None:
+def test_a_foreign_commit_after_a_crash_keeps_it_all_or_nothing(copies: Copies) -> None:
     at = 1
     while True:
-        catalog = lake_at(tmp_path / str(at))
-        members = batch_of(catalog)
+        catalog, members = copies[at]
         try:
             commit_batch(fresh(catalog, Rule(Fault.CRASH, "*", at=at)), members)
             break
@@ -390,13 +409,13 @@ def test_a_foreign_commit_after_a_crash_keeps_it_all_or_nothing(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("call", ["create", "copy_create"])
-def test_lost_answers_are_resolved_or_left_to_the_next_change(call: str, tmp_path: Path) -> None:
+def test_lost_answers_are_resolved_or_left_to_the_next_change(call: str, copies: Copies) -> None:
     for fault in (Fault.LOSE_ANSWER, Fault.LOSE_REQUEST):
         for at in range(1, 6):
-            catalog = lake_at(tmp_path / f"{fault.name}{at}")
+            catalog, members = copies[f"{fault.name}{at}"]
             rule = Rule(fault, call, at=at)
             try:
-                commit_batch(fresh(catalog, rule), batch_of(catalog))
+                commit_batch(fresh(catalog, rule), members)
                 assert set(outcome(catalog)) == {True}
             except (OutcomeUnknown, StoreError):
                 create_namespace(fresh(catalog), ("next",))
