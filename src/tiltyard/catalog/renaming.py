@@ -9,8 +9,8 @@ look by names.
 1. Of all that rename one table, or give one name, exactly one succeeds; the others get TableNotFound or
    TableAlreadyExists.
 2. Parents are looked for in the rewrite: a renamed table is never below a namespace that is not there.
-3. If somebody takes the new name between the rewrite and the directory's move, the table has its old name
-   again, and the caller gets TableAlreadyExists.
+3. If something takes the new directory's name between the rewrite and the directory's move, the renamed table
+   gets a directory of its own.
 Tests: tests/catalog/test_renaming.py.
 """
 
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from tiltyard import runtime
 from tiltyard.catalog import moves
 from tiltyard.catalog.found import Found, find_or_none, no_table
-from tiltyard.catalog.moves import Kind, Move, State
+from tiltyard.catalog.moves import Kind, Move
 from tiltyard.catalog.names import (
     Id,
     check_new_id,
@@ -36,14 +36,16 @@ from tiltyard.catalog.rows import TABLE, Row
 from tiltyard.catalog.settings import Mode
 from tiltyard.catalog.taking import check_parents, look, taken
 from tiltyard.catalog.trash import (
-    MAX_PLANS,
+    NamePlace,
     _Outdated,
+    check_place,
+    finish,
     forget_witness,
-    is_place_free,
+    name_place,
+    planned,
     planned_move,
-    throttled,
 )
-from tiltyard.errors import InvalidInput, OutcomeUnknown, StoreError, TableAlreadyExists
+from tiltyard.errors import InvalidInput, OutcomeUnknown, TableAlreadyExists
 
 if TYPE_CHECKING:
     from tiltyard.catalog.catalog import Catalog
@@ -64,16 +66,15 @@ def rename_table(catalog: Catalog, id: Id, new_id: Id) -> Found:
         from tiltyard.catalog import unregistered
 
         return unregistered.rename_table(catalog, id, new_id)
-    for _ in range(MAX_PLANS):
+
+    def attempt() -> Found:
         register = look(catalog).register
         found = find_or_none(catalog, register, id)
         if found is None:
             raise no_table(catalog, register, id)
-        try:
-            return _Rename(catalog, register, found, new_id).run()
-        except _Outdated:
-            continue
-    raise throttled(catalog, id, "renamed")
+        return _Rename(catalog, register, found, new_id).run()
+
+    return planned(catalog, id, "renamed", attempt)
 
 
 class _Rename:
@@ -88,16 +89,16 @@ class _Rename:
         self.source = found.location
         self.target = self.source
         self.move: Move | None = None
+        self.place: NamePlace | None = None
 
     def _target(self) -> str:
         """The directory that the table is to have."""
         mode, source = self.catalog.settings.mode, self.source
         if not mode.lists_directories:
             return source
-        if len(self.new_id) == 1:
-            place = root_location(self.new_id[0])
-            if source == place or is_place_free(self.catalog, place):
-                return place
+        self.place = name_place(self.catalog, self.new_id, source)
+        if len(self.new_id) == 1 and (self.place is None or self.place.is_free):
+            return root_location(self.new_id[0])
         return hashed_location(self.new_id) if moves.is_visible(source) else source
 
     def run(self) -> Found:
@@ -106,9 +107,8 @@ class _Rename:
         self.target = self._target()
         table = None
         if self.target != self.source:
-            was = object_id(self.found.id)
             name = object_id(self.new_id)
-            self.move, table = planned_move(catalog, self.source, self.target, name, was=was)
+            self.move, table = planned_move(catalog, self.source, self.target, name)
             if self.move is not None and self.move.kind is Kind.HIDE:
                 self.target = self.source
                 if not moves.is_visible(self.source):
@@ -126,7 +126,7 @@ class _Rename:
             forget_witness(self.move, table)
             raise
         if self.move is not None:
-            self._finish(runtime.monotonic())
+            self.target = finish(catalog, self.move, runtime.monotonic()) or self.source
         uri = location_uri(catalog.store.uri, self.target)
         return Found(self.new_id, self.target, uri, row, self.found.declared_only)
 
@@ -152,11 +152,11 @@ class _Rename:
         if there is not None:
             raise taken(there)
         check_parents(draft.rows, self.new_id)
-        if self.move is not None:
-            for place in (self.move.source, self.move.target):
-                if moves.changed_since(self.register, draft.metadata, place):
-                    raise _Outdated
-        elif found.row is None:
+        check_place(self.catalog, self.place)
+        for place in (self.source, self.target):
+            if moves.is_visible(place) and moves.changed_since(self.register, draft.metadata, place):
+                raise _Outdated  # also where no directory was seen: it may have been away for a moment
+        if self.move is None and found.row is None:
             raise _Outdated  # the directory went away while we looked
         made = Row(new, TABLE, self.target) if row is None else replace(row, object_id=new)
         draft.remove(old)
@@ -167,31 +167,3 @@ class _Rename:
         made = replace(made, location=self.target)
         draft.put(made)
         return made
-
-    def _finish(self, decided_at: float) -> None:
-        assert self.move is not None
-        for _ in range(MAX_PLANS):
-            try:
-                state = moves.finish(self.catalog, self.move, decided_at)
-            except StoreError:
-                return  # the next change of the catalog does it; readers find the table where it is
-            if state is not State.BLOCKED or not self._goes_elsewhere():
-                return
-
-    def _goes_elsewhere(self) -> bool:
-        """Something came under the new directory's name: whether the next round made another move of it."""
-        assert self.move is not None
-        self.catalog.mutate(lambda draft: None)
-        register = self.catalog.register()
-        for move in moves.pending(register.metadata):
-            if move.uuid == self.move.uuid:
-                self.move, self.target = move, move.target
-                return True
-        row = register.rows.find(object_id(self.found.id))
-        if row is not None and row.location == self.source:
-            raise TableAlreadyExists(
-                f"table {object_id(self.found.id)!r} keeps its name: a table was made in {self.target} by "
-                "somebody else in the same moment"
-            )
-        self.target = self.source  # it stays where nobody finds it by its name
-        return False

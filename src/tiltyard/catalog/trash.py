@@ -17,22 +17,24 @@ Tests: tests/catalog/test_trash.py, tests/catalog/test_trash_crashes.py.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tiltyard import runtime
 from tiltyard.catalog import moves
-from tiltyard.catalog.found import Found, find_or_none, is_directory, no_table
+from tiltyard.catalog.found import Found, find_or_none, has_versions, is_directory, no_table
+from tiltyard.catalog.markers import DEREGISTERED
 from tiltyard.catalog.moves import Kind, Move, State
-from tiltyard.catalog.names import Id, dropped_location, object_id, parts
+from tiltyard.catalog.names import Id, dropped_location, object_id, parts, root_location
 from tiltyard.catalog.rows import TABLE, Row
 from tiltyard.catalog.settings import DEFAULT_GRACE_SECONDS, Mode
 from tiltyard.catalog.taking import check_parents, look, taken
 from tiltyard.errors import (
     CatalogThrottled,
     InvalidInput,
+    ObjectNotFound,
     OutcomeUnknown,
     StoreError,
     TableAlreadyExists,
@@ -56,6 +58,16 @@ PURGING = "purging"
 
 MAX_PLANS = 32
 """How often a drop, undrop or rename is planned again because others changed the table meanwhile."""
+
+BUSY_SECONDS = 5.0
+"""How long a rename or undrop waits for somebody who may be creating a table of the same name."""
+FIRST_PAUSE_SECONDS = 0.002
+LONGEST_PAUSE_SECONDS = 0.1
+
+DEBRIS_SECONDS = 3_600.0
+"""A directory without a version in which nothing was written for so long is nobody's who is at work."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +196,10 @@ class _Outdated(TiltyardError):
     """The table is no longer what was planned for; never leaves this package."""
 
 
+class _Busy(TiltyardError):
+    """Somebody may be creating a table of the name that one is to get; never leaves this package."""
+
+
 def drop_table(
     catalog: Catalog, id: Id, *, grace_seconds: float | None = None, purge: bool = False
 ) -> Dropped:
@@ -244,9 +260,29 @@ def throttled(catalog: Catalog, id: Id, what: str) -> CatalogThrottled:
     )
 
 
-def planned_move(
-    catalog: Catalog, source: str, target: str, name: str, *, was: str | None = None
-) -> tuple[Move | None, Store | None]:
+def planned(catalog: Catalog, id: Id, what: str, attempt: Callable[[], T]) -> T:
+    """What an attempt gives, planned again while others change the table, or make one of the name that it is
+    to have.
+    """
+    plans, began, pause = 0, runtime.monotonic(), FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            return attempt()
+        except _Outdated as outdated:
+            plans += 1
+            if plans >= MAX_PLANS:
+                raise throttled(catalog, id, what) from outdated
+        except _Busy as busy:
+            if runtime.monotonic() - began > BUSY_SECONDS:
+                raise CatalogThrottled(
+                    f"table {object_id(id)!r} of {catalog.store.uri} cannot be {what}: {busy}; nothing was "
+                    "changed, try again later"
+                ) from busy
+            runtime.sleep(pause * (0.5 + runtime.random().random()))
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+
+def planned_move(catalog: Catalog, source: str, target: str, name: str) -> tuple[Move | None, Store | None]:
     """How the directory at a visible location leaves it: moved, hidden, or not at all where there is none;
     with the directory, in which a witness stands. Raises StoreError.
     """
@@ -254,8 +290,8 @@ def planned_move(
     if not is_directory(store, source):
         return None, None
     if not moves.can_move(store):
-        return Move(uuid, Kind.HIDE, source, "", name, was=was), None
-    move = Move(uuid, Kind.MOVE, source, target, name, was=was)
+        return Move(uuid, Kind.HIDE, source, "", name), None
+    move = Move(uuid, Kind.MOVE, source, target, name)
     table = moves.put_witness(store, move)
     return (move, table) if table is not None else (None, None)
 
@@ -323,9 +359,10 @@ class _Drop:
                 raise _Outdated
             draft.remove(row.object_id)
             record = replace(record, metadata=row.metadata, base_objects=row.base_objects)
+        visible = moves.is_visible(found.location)
+        if visible and moves.changed_since(self.register, draft.metadata, found.location):
+            raise _Outdated  # also where no directory was seen: it may have been away for a moment
         if self.move is not None:
-            if moves.changed_since(self.register, draft.metadata, self.move.source):
-                raise _Outdated
             moves.add(draft.metadata, self.move)
             if self.move.kind is Kind.MOVE:
                 moves.relocate(draft, self.move.source, self.move.target)
@@ -382,14 +419,13 @@ def undrop_table(catalog: Catalog, id: Id | None = None, *, trash: str | None = 
         from tiltyard.catalog import unregistered
 
         return unregistered.undrop_table(catalog, id, trash)
-    for _ in range(MAX_PLANS):
+
+    def attempt() -> Dropped:
         register = look(catalog).register
         record = chosen(catalog, records(register.metadata), id, trash)
-        try:
-            return _Undrop(catalog, register, record).run()
-        except _Outdated:
-            continue
-    raise throttled(catalog, id or record.id, "brought back")
+        return _Undrop(catalog, register, record).run()
+
+    return planned(catalog, id if id is not None else (str(trash),), "brought back", attempt)
 
 
 def chosen(catalog: Catalog, found: tuple[Dropped, ...], id: Id | None, trash: str | None) -> Dropped:
@@ -421,13 +457,15 @@ class _Undrop:
         self.record = record
         self.row = record.row
         self.move: Move | None = None
+        self.place: NamePlace | None = None
 
     def run(self) -> Dropped:
         catalog, record = self.catalog, self.record
         self._check_free()
         table = None
+        self.place = name_place(catalog, record.id, record.location)
         if record.home is not None:
-            if is_place_free(catalog, record.home):
+            if is_free(catalog, record.home):
                 self.move, table = self._planned_move(record.home)
             else:
                 self.row = replace(self.row, location=record.location)
@@ -443,7 +481,7 @@ class _Undrop:
             forget_witness(self.move, table)
             raise
         if self.move is not None:
-            self._finish(runtime.monotonic())
+            finish(catalog, self.move, runtime.monotonic())
         return record
 
     def _check_free(self) -> None:
@@ -461,7 +499,6 @@ class _Undrop:
         if not is_directory(store, record.location):
             return None, None  # it was declared, and nobody wrote it
         move = Move(str(runtime.uuid4()), Kind.MOVE, record.location, home, record.object_id)
-        move = replace(move, trash=record.trash, record=record.text())
         table = moves.put_witness(store, move)
         return (move, table) if table is not None else (None, None)
 
@@ -478,6 +515,7 @@ class _Undrop:
         check_parents(draft.rows, record.id)
         if row is not None:
             raise taken(row)
+        check_place(self.catalog, self.place)
         del draft.metadata[record.key]
         if self.move is not None:
             if moves.changed_since(self.register, draft.metadata, self.move.target):
@@ -487,27 +525,72 @@ class _Undrop:
             moves.add(draft.metadata, self.move)
         draft.put(self.row)
 
-    def _finish(self, decided_at: float) -> None:
-        assert self.move is not None
-        try:
-            state = moves.finish(self.catalog, self.move, decided_at)
-        except StoreError:
-            return  # the next change of the catalog does it; readers find the table where it is
-        if state is not State.BLOCKED:
-            return
-        self.catalog.mutate(
-            lambda draft: None
-        )  # the round takes it back, or leaves the directory where it is
-        if self.record.key in self.catalog.register().metadata:
-            raise TableAlreadyExists(
-                f"table {self.record.object_id!r} cannot be brought back: {self.move.target} was made by "
-                "somebody else in the same moment. Once that is dropped or renamed it can be brought back"
-            )
+
+# -- the place under a root table's name ---------------------------------------------------------
 
 
-def is_place_free(catalog: Catalog, location: str) -> bool:
-    """Whether nothing has a directory's name. What is no table there may be a creator's who is still at work,
-    or one's who died, or files of a deregistered table: it is left alone, and the table that was to be there
-    gets, or keeps, a directory of its own.
+@dataclass(frozen=True, slots=True)
+class NamePlace:
+    """What has the name of a root table's directory: nothing, or something lasting that is no table."""
+
+    location: str
+    is_free: bool
+
+
+def is_free(catalog: Catalog, location: str) -> bool:
+    """Whether nothing has a directory's name. Raises `_Busy` where a creator may be at work in it.
+
+    Files, what a deregistered table left, and old remains of dead creators are left alone: a table that is to
+    have that name keeps, or gets, a directory of its own.
     """
-    return not (is_directory(catalog.store, location) or catalog.store.exists(location))
+    store = catalog.store
+    if store.exists(location):
+        return False
+    try:
+        changed_ns = store.dir_stat(location) or 0
+    except ObjectNotFound:
+        return True
+    if store.exists(f"{location}/{DEREGISTERED}"):
+        return False
+    changed_ns = max([changed_ns, *(each.mtime_ns for each in store.list(location))])
+    if has_versions(store, location) or store.now_ns() - changed_ns < DEBRIS_SECONDS * NS_PER_SECOND:
+        raise _Busy(f"somebody is creating a table in {location}, or died there not long ago")
+    return False
+
+
+def name_place(catalog: Catalog, id: Id, own: str) -> NamePlace | None:
+    """The place of a table's name, where a creator may decide without a row. `own`: where the table is."""
+    location = root_location(id[0])
+    if len(id) > 1 or not catalog.settings.mode.lists_directories or own == location:
+        return None
+    return NamePlace(location, is_free(catalog, location))
+
+
+def check_place(catalog: Catalog, place: NamePlace | None) -> None:
+    """Look again within the round, as late as can be: raise `_Outdated` where somebody came."""
+    if place is not None:
+        try:
+            changed = is_free(catalog, place.location) is not place.is_free
+        except _Busy as busy:
+            raise _Outdated from busy
+        if changed:
+            raise _Outdated
+
+
+def finish(catalog: Catalog, move: Move, decided_at: float) -> str:
+    """Carry out the move of a table that got a new name; where its directory is then. What the store refuses
+    now, the next change of the catalog does: readers find the table where it is.
+    """
+    for _ in range(MAX_PLANS):
+        try:
+            if moves.finish(catalog, move, decided_at) is not State.BLOCKED:
+                break
+        except StoreError:
+            break
+        catalog.mutate(lambda draft: None)  # the round makes way for what came between
+        metadata = catalog.register().metadata
+        again = next((each for each in moves.pending(metadata) if each.uuid == move.uuid), None)
+        if again is None:
+            return move.source  # it stays where nobody finds it by its name, or others have moved it
+        move = again
+    return move.target
