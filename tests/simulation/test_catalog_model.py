@@ -39,9 +39,10 @@ def test_creating_or_opening_gives_what_is_there() -> None:
         partial(model.create_or_open, T, 1),
         partial(model.create_or_open, T, 2),
         partial(model.overwrite, T, 3),
+        partial(model.written, 3),
         partial(model.read, T),
     )
-    assert answers == [Done(1), Done(1), Done(), Done(3)]
+    assert answers == [Done(1), Done(1), Done(), Done(), Done(3)]
 
 
 def test_nothing_is_made_without_its_namespace_and_no_namespace_goes_with_something_in_it() -> None:

@@ -104,9 +104,9 @@ class Caller:
         run: Callable[[], Any],
         *alternatives: model.Step,
         sees: bool = False,
-        **more: Id,
+        then: model.Step | None = None,
     ) -> None:
-        """Make one call. `sees`: what `run` gives is what the step answers with. `more`: see `Asked`."""
+        """Make one call. `sees`: what `run` gives is what the step answers with. `then`: see `Asked`."""
         history, seen = self.ledger.history, []
         before = len(history.operations)
         actor = self.ledger.world.scheduler.running
@@ -122,7 +122,7 @@ class Caller:
             if isinstance(mine.error, CatalogThrottled):
                 step, answer = model.nothing, Done()
             who = f"{mine.actor}: {name}"
-            self.ledger.asked.append(Asked(who, mine.begun, mine.ended, step, answer, alternatives, **more))
+            self.ledger.asked.append(Asked(who, mine.begun, mine.ended, step, answer, alternatives, then))
 
     # -- tables ------------------------------------------------------------------------------------
 
@@ -142,14 +142,14 @@ class Caller:
         """Make a table or open the one that is there."""
         content = self.ledger.content()
         name, step = f"exist_ok {_told(id)} with {content}", partial(model.create_or_open, id, content)
-        self.ask(name, step, lambda: self._write(id, content, "exist_ok"), sees=True, makes=id)
+        self.ask(name, step, lambda: self._write(id, content, "exist_ok"), sees=True)
 
     def overwrite(self, id: Id) -> None:
         """Make a table or replace what it holds."""
         content = self.ledger.content()
         name = f"overwrite {_told(id)} with {content}"
-        step = partial(model.overwrite, id, content)
-        self.ask(name, step, lambda: self._write(id, content, "overwrite"), makes=id)
+        step, then = partial(model.overwrite, id, content), partial(model.written, content)
+        self.ask(name, step, lambda: self._write(id, content, "overwrite"), then=then)
 
     def drop(self, id: Id) -> None:
         """Drop a table, for a while."""
@@ -168,7 +168,7 @@ class Caller:
             return model.undrop(id, seen[0] if seen else None, shelf)
 
         others = [partial(model.undrop, id, content) for content in self.ledger.contents]
-        self.ask(f"undrop {_told(id)}", step, run, *others, moves_to=id)
+        self.ask(f"undrop {_told(id)}", step, run, *others)
 
     def purge(self, *ids: Id) -> None:
         """Give up whatever was dropped more than the grace ago: perhaps these."""
@@ -181,7 +181,7 @@ class Caller:
         """Give a table another id."""
         name = f"rename {_told(id)} {_told(new)}"
         step = partial(model.rename, id, new)
-        self.ask(name, step, lambda: rename_table(self.catalog, id, new), moves_to=new)
+        self.ask(name, step, lambda: rename_table(self.catalog, id, new))
 
     def register(self, id: Id, location: str = STOCK) -> None:
         """Give a directory that holds a table an entry."""

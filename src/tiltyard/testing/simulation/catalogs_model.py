@@ -30,6 +30,8 @@ class Item:
     """
 
     content: int
+    maker: int = NAMESPACE
+    """The content that it was made with, which tells it from every other."""
     seat: Id | None = None
     home: Id | None = None
 
@@ -48,6 +50,8 @@ class Shelf:
     items: frozenset[tuple[Id, Item]] = frozenset()
     dropped: tuple[tuple[Id, Item], ...] = ()
     left: frozenset[Id] = frozenset()
+    writing: frozenset[tuple[int, int]] = frozenset()
+    """Contents of overwrites that have found their table, and its maker."""
 
     def get(self, id: Id) -> Item | None:
         """What has an id."""
@@ -131,7 +135,7 @@ def create(id: Id, content: int, shelf: Shelf) -> tuple[Shelf, Answer]:
     seat = shelf.seat_of(id)
     taken = TABLE_EXISTS if shelf.get(id) is not None or not shelf.is_seat_free(seat) else None
     refused = _refused(shelf, taken, _no_parent(shelf, id))
-    return refused or (shelf.put(id, Item(content, seat)), Done())
+    return refused or (shelf.put(id, Item(content, content, seat)), Done())
 
 
 def create_or_open(id: Id, content: int, shelf: Shelf) -> tuple[Shelf, Answer]:
@@ -144,20 +148,38 @@ def create_or_open(id: Id, content: int, shelf: Shelf) -> tuple[Shelf, Answer]:
 
 
 def overwrite(id: Id, content: int, shelf: Shelf) -> tuple[Shelf, Answer]:
-    """Make a table, or replace the content of the one that is there, or of a deregistered one."""
+    """Find the table that is there, or make one, also in the place of a deregistered one. What is found gets
+    the content by `written`: at a later moment, wherever the table is by then.
+    """
     there = shelf.table(id)
     if there is not None:
-        return shelf.put(id, replace(there, content=content)), Done()
+        return replace(shelf, writing=shelf.writing | {(content, there.maker)}), Done()
     seat = shelf.seat_of(id)
     cleared = replace(shelf, left=shelf.left - {seat}) if seat is not None else shelf
     after, answer = create(id, content, cleared)
-    return (after if isinstance(answer, Done) else shelf), answer
+    if not isinstance(answer, Done):
+        return shelf, answer
+    return replace(after, writing=after.writing | {(content, content)}), answer
+
+
+def written(content: int, shelf: Shelf) -> tuple[Shelf, Answer]:
+    """An overwrite's content comes to be that of the table which it found."""
+    maker = next((maker for each, maker in shelf.writing if each == content), None)
+    if maker is None:
+        return shelf, Refused(frozenset())  # it has found none yet
+
+    def new(item: Item) -> Item:
+        return replace(item, content=content) if item.maker == maker else item
+
+    items = frozenset((id, new(item)) for id, item in shelf.items)
+    dropped = _sorted(*((id, new(item)) for id, item in shelf.dropped))
+    return replace(shelf, items=items, dropped=dropped, writing=shelf.writing - {(content, maker)}), Done()
 
 
 def register(id: Id, content: int, shelf: Shelf) -> tuple[Shelf, Answer]:
     """Give a table that lies in a directory of its own an id."""
     taken = TABLE_EXISTS if shelf.get(id) is not None else None
-    return _refused(shelf, taken, _no_parent(shelf, id)) or (shelf.put(id, Item(content)), Done())
+    return _refused(shelf, taken, _no_parent(shelf, id)) or (shelf.put(id, Item(content, content)), Done())
 
 
 def drop(id: Id, shelf: Shelf) -> tuple[Shelf, Answer]:
@@ -183,16 +205,14 @@ def undrop(id: Id, content: int | None, shelf: Shelf) -> tuple[Shelf, Answer]:
     # Whoever looked may have seen what was written into it since.
     mine = [each for each in every if each[1].content == content] or every
     taken = TABLE_EXISTS if shelf.get(id) is not None else None
-    if mine and taken is None:
-        left = list(shelf.dropped)
-        left.remove(mine[-1])
-        without = replace(shelf, dropped=tuple(left))
-        taken = None if without.is_seat_free(mine[-1][1].home) else TABLE_EXISTS
     refused = _refused(shelf, NO_TABLE if not mine else None, taken, _no_parent(shelf, id))
     if refused is not None:
         return refused
-    item = replace(mine[-1][1], seat=mine[-1][1].home, home=None)
-    return without.put(id, item), Done(item.content)
+    left = list(shelf.dropped)
+    left.remove(mine[-1])
+    without, item = replace(shelf, dropped=tuple(left)), mine[-1][1]
+    seat = item.home if without.is_seat_free(item.home) else None
+    return without.put(id, replace(item, seat=seat, home=None)), Done(item.content)
 
 
 def purge(entry: tuple[Id, int], shelf: Shelf) -> tuple[Shelf, Answer]:
@@ -206,12 +226,14 @@ def rename(id: Id, new: Id, shelf: Shelf) -> tuple[Shelf, Answer]:
     there = shelf.table(id)
     missing = NO_TABLE if there is None else None
     more = _missing(shelf, id) if there is None else ()
-    moving = there is not None and shelf.moves
-    seat = shelf.seat_at(new) if moving else there.seat if there is not None else None
-    taken = shelf.get(new) is not None or (moving and not shelf.is_seat_free(seat))
-    refused = _refused(shelf, missing, *more, TABLE_EXISTS if taken else None, _no_parent(shelf, new))
+    taken = TABLE_EXISTS if shelf.get(new) is not None else None
+    refused = _refused(shelf, missing, *more, taken, _no_parent(shelf, new))
     if refused is not None or there is None:
         return refused or (shelf, Refused(frozenset({NO_TABLE})))
+    seat = there.seat
+    if shelf.moves:
+        seat = shelf.seat_at(new)
+        seat = seat if shelf.is_seat_free(seat) else None
     return shelf.without(id).put(new, replace(there, seat=seat)), Done()
 
 
@@ -285,10 +307,8 @@ class Asked:
     answer: Answer | None
     alternatives: tuple[Step, ...] = field(default=())
     """For a call that was never answered: what else it may have done."""
-    makes: Id | None = None
-    """The table that it makes."""
-    moves_to: Id | None = None
-    """The id that it gives to a table which there is."""
+    then: Step | None = None
+    """What it does at a later moment than its step, where it is no single one."""
 
     def __str__(self) -> str:
         return f"{self.name} [{self.begun}, {'?' if self.ended is None else self.ended}]: {self.answer}"
@@ -301,24 +321,13 @@ def explains(told: Answer, model: Answer) -> bool:
     return isinstance(model, Done) and told.value in (None, model.value)
 
 
-def stopped(told: Refused, shelf: Shelf) -> tuple[Shelf, Answer]:
-    """A call that may be refused whatever the catalog holds."""
-    return shelf, told
-
-
 def calls(asked: Sequence[Asked]) -> list[Call]:
-    """What `linear` takes.
-
-    A creator that died may have left files in the directory of a root name; no table can be moved there then,
-    until they are taken away.
-    """
-    littered = {each.makes for each in asked if each.answer is None}
-    exists = Refused(frozenset({TABLE_EXISTS}))
+    """What `linear` takes."""
     made = []
     for each in asked:
-        in_the_way = each.moves_to is not None and len(each.moves_to) == 1 and each.moves_to in littered
-        if each.answer == exists and in_the_way:
-            each = replace(each, step=partial(stopped, exists))
+        if each.then is not None and not isinstance(each.answer, Refused):
+            accepts = None if each.answer is None else partial(explains, Done())
+            made.append(Call(each.name, each.begun, each.ended if accepts else None, each.then, accepts))
         if each.answer is None:
             made += [
                 Call(each.name, each.begun, None, step, None) for step in (each.step, *each.alternatives)
