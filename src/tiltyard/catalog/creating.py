@@ -42,7 +42,15 @@ from tiltyard.catalog.found import (
 )
 from tiltyard.catalog.hiding import Hidden, hidden
 from tiltyard.catalog.markers import DEREGISTERED, remove_marker
-from tiltyard.catalog.names import Id, check_new_id, hashed_location, location_uri, object_id, root_location
+from tiltyard.catalog.names import (
+    Id,
+    check_new_id,
+    checked_id,
+    hashed_location,
+    location_uri,
+    object_id,
+    root_location,
+)
 from tiltyard.catalog.rows import TABLE, Row, properties_text
 from tiltyard.catalog.settings import Mode
 from tiltyard.catalog.taking import Look, check_parents, look, taken
@@ -95,6 +103,7 @@ def create_table(
     Raises TableAlreadyExists, NamespaceNotFound, InvalidName, SchemaMismatch (`exist_ok`), CatalogThrottled
     (nothing was created), OutcomeUnknown, and what a write raises.
     """
+    id = checked_id(id, "a table's id")
     creation = _Creation(catalog, id, _Source(data, options), mode_of(mode), checked_properties(properties))
     return creation.run()
 

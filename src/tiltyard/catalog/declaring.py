@@ -24,10 +24,10 @@ from tiltyard.catalog.creating import checked_properties
 from tiltyard.catalog.found import (
     Found,
     find_or_none,
-    find_table,
     has_versions,
     is_directory,
     no_table,
+    register_of,
     table_row,
 )
 from tiltyard.catalog.hiding import carry_out, hidden, hide
@@ -35,6 +35,7 @@ from tiltyard.catalog.markers import DEREGISTERED, RESERVED, put_marker, remove_
 from tiltyard.catalog.names import (
     Id,
     check_new_id,
+    checked_id,
     hashed_location,
     location_uri,
     object_id,
@@ -79,6 +80,7 @@ def declare_table(
     `location`, where given, must be the one that the catalog chooses. Raises TableAlreadyExists,
     NamespaceNotFound, InvalidName, InvalidInput, CatalogThrottled, OutcomeUnknown.
     """
+    id = checked_id(id, "a table's id")
     text = properties_text(checked_properties(properties))
     seen = look(catalog)
     register = seen.register
@@ -209,6 +211,7 @@ def register_table(
             "register_table is only supported when manifest mode is enabled: without it a table is found by "
             "the name of its directory"
         )
+    id = checked_id(id, "a table's id")
     text = properties_text(checked_properties(properties))
     place = checked_location(location)
     overwrite = _overwrites(mode)
@@ -284,6 +287,7 @@ def deregister_table(catalog: Catalog, id: Id) -> Found:
     """Take a table out of the catalog and leave its files. Raises TableNotFound, CatalogThrottled,
     OutcomeUnknown.
     """
+    id = checked_id(id, "a table's id")
     seen = look(catalog)
     register = seen.register
     found = find_or_none(catalog, register, id)
@@ -327,9 +331,8 @@ def _hiding(catalog: Catalog, id: Id, found: Found) -> moves.Move | None:
 
 def table_exists(catalog: Catalog, id: Id, *, version: int | None = None) -> bool:
     """Whether there is a table of this id, declared ones included; with `version`, that version of it."""
-    try:
-        found = find_table(catalog, id)
-    except TableNotFound:
+    found = find_or_none(catalog, register_of(catalog), checked_id(id, "a table's id"))
+    if found is None:
         return False
     if version is None:
         return True

@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from tiltyard.catalog import moves
 from tiltyard.catalog.markers import DEREGISTERED, RESERVED, nonce_of, read_marker
-from tiltyard.catalog.names import SUFFIX, location_uri, object_id, resolve, root_location
+from tiltyard.catalog.names import SUFFIX, checked_id, location_uri, object_id, resolve, root_location
 from tiltyard.catalog.register import absent
 from tiltyard.catalog.rows import TABLE
 from tiltyard.catalog.settings import Mode
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 MAX_DIRECTORY_BYTES = 255
 """No directory has a longer name; to look for one is an error for some stores."""
+
+MAX_COMPARED = 1000
+"""With more names none is looked for that is like the one that is not there: it would take long."""
 
 FIRST_VERSION = manifest_path(1)
 """Mostly still there: one look says that a directory holds versions."""
@@ -77,6 +80,7 @@ class Found:
 
 def find_table(catalog: Catalog, id: Id, *, check_declared: bool = False) -> Found:
     """The table of an id. Raises TableNotFound (naming what is near), CatalogDamaged, InvalidInput."""
+    id = checked_id(id, "a table's id")
     register = register_of(catalog)
     found = find_or_none(catalog, register, id)
     if found is None:
@@ -133,19 +137,15 @@ def _where(catalog: Catalog, register: Register, row: Row) -> str:
             "`tiltyard catalog check` shows all such rows"
         )
     try:
-        places = [resolve(each) for each in moves.places(register, row)]
+        place = resolve(moves.standing(catalog.store, register, row.location))
     except InvalidInput as error:
         raise CatalogDamaged(
             f"the register of {catalog.store.uri} has table {row.object_id!r} at an impossible place: {error}"
         ) from error
-    encoded = quote(places[0], safe=KEPT_CHARACTERS)
-    if encoded != places[0]:
-        places.append(encoded)
-    if len(places) > 1:
-        for place in places:
-            if is_directory(catalog.store, place):
-                return place
-    return places[0]
+    encoded = quote(place, safe=KEPT_CHARACTERS)
+    if encoded != place and not is_directory(catalog.store, place) and is_directory(catalog.store, encoded):
+        return encoded
+    return place
 
 
 def directory_table(catalog: Catalog, register: Register, id: Id) -> Found | None:
@@ -228,9 +228,8 @@ def _directory_names(store: Store) -> Iterator[str]:
 def no_table(catalog: Catalog, register: Register, id: Id) -> TableNotFound:
     """The error for an id that no table has; names those that are near."""
     names = root_names(catalog, register) if len(id) == 1 else register.rows.children(id[:-1], TABLE)
-    return TableNotFound(
-        f"no table {object_id(id)!r} in the catalog {catalog.store.uri}; {nearest(id[-1], names)}"
-    )
+    near = nearest(id[-1], names) if len(names) <= MAX_COMPARED else f"there are {len(names)}"
+    return TableNotFound(f"no table {object_id(id)!r} in the catalog {catalog.store.uri}; {near}")
 
 
 def table_store(catalog: Catalog, found: Found) -> Store:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tiltyard.catalog.found import find_or_none, register_of, root_names, table_row, with_declared
-from tiltyard.catalog.names import SEPARATOR, Id, parts
+from tiltyard.catalog.names import SEPARATOR, Id, checked_id, parts
 from tiltyard.catalog.rows import TABLE
 from tiltyard.catalog.settings import Mode
 from tiltyard.errors import CatalogDamaged, UnsupportedFeature, WrongType
@@ -84,6 +84,7 @@ def list_tables(
 
     `include_declared=False` leaves out those without a version.
     """
+    id = checked_id(id, "a namespace's id")
     mode = catalog.settings.mode
     if mode is Mode.V1 and id:
         raise UnsupportedFeature(
