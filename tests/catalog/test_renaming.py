@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -180,6 +181,7 @@ def test_beside_what_is_no_table_the_renamed_table_gets_a_directory_of_its_own(
         (Path(root) / "u.lance").write_text("a file")
     elif what == "debris":
         (Path(root) / "u.lance" / "data").mkdir(parents=True)
+        os.utime(Path(root) / "u.lance", (0, 0))
     else:
         put(lake, ("u",), 9)
         deregister_table(lake, ("u",))

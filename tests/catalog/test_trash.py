@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -15,12 +16,14 @@ from tiltyard.catalog import Catalog
 from tiltyard.catalog.found import find_table
 from tiltyard.catalog.listing import list_tables
 from tiltyard.catalog.namespaces import create_namespace, describe_namespace, drop_namespace
+from tiltyard.catalog.renaming import rename_table
 from tiltyard.catalog.rows import Row
 from tiltyard.catalog.tables import create_table, declare_table, deregister_table, register_table
 from tiltyard.catalog.trash import DROPPED, Dropped, drop_table, dropped_tables, parsed, records, undrop_table
 from tiltyard.catalog.trash import unreadable as unreadable_records
 from tiltyard.dataset import LanceDataset, write_dataset
 from tiltyard.errors import (
+    CatalogThrottled,
     InvalidInput,
     NamespaceNotFound,
     TableAlreadyExists,
@@ -283,6 +286,7 @@ def test_beside_what_is_no_table_it_comes_back_where_it_is(root: str, what: str)
         (Path(root) / "t.lance").write_text("a file")
     elif what == "debris":
         (Path(root) / "t.lance" / "data").mkdir(parents=True)
+        os.utime(Path(root) / "t.lance", (0, 0))
     else:
         put(lake, ("t",), 9)
         deregister_table(lake, ("t",))
@@ -291,6 +295,29 @@ def test_beside_what_is_no_table_it_comes_back_where_it_is(root: str, what: str)
     assert values(fresh(root), ("t",)) == [1]
     drop_table(lake, ("t",))
     undrop_table(lake, ("t",))
+    assert values(fresh(root), ("t",)) == [1]
+
+
+@pytest.mark.parametrize("id", [("t",), ("n", "t")])
+def test_a_name_under_which_somebody_may_be_at_work_is_waited_for(
+    root: str, id: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = fresh(root)
+    put(lake, ("t",), 1)
+    drop_table(lake, ("t",))
+    if id != ("t",):
+        put(lake, id, 1)
+    open_store(root).put("t.lance/data/x", b"of a creator")
+    act = (lambda: rename_table(lake, id, ("t",))) if id != ("t",) else (lambda: undrop_table(lake, id))
+    with monkeypatch.context() as patched:
+        patched.setattr("tiltyard.catalog.trash.BUSY_SECONDS", 0.05)
+        with pytest.raises(CatalogThrottled, match=r"somebody is creating a table in t\.lance"):
+            act()
+    later = threading.Timer(0.05, lambda: open_store(root).delete_tree("t.lance"))
+    later.start()
+    act()
+    later.join()
+    assert find_table(fresh(root), ("t",)).location == "t.lance"
     assert values(fresh(root), ("t",)) == [1]
 
 

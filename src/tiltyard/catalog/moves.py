@@ -12,9 +12,8 @@ have made, moved or removed under the two names meanwhile.
 1. A move is done once: without its witness at the old name nothing is moved, and a mover whose rename took
    another directory (it slept between look and rename) puts that one back.
 2. A done move does no harm while its record stands; the next rewrite takes the record out.
-3. A directory is never moved onto another one. If a table of somebody else came under the new name before
-   the directory got there, the next rewrite gives the table its old entry back; if something else did, the
-   table gets a directory with a name of its own.
+3. A directory is never moved onto another one. If something came under the new name before it got there, the
+   next rewrite gives the table, whose name was decided, a directory of its own.
 4. Readers move nothing: they look at the new name, then at the old one (`places`), and what is leaving a
    name is no table of that name any more (`leaving`).
 Tests: tests/catalog/test_moves.py.
@@ -31,7 +30,6 @@ from typing import TYPE_CHECKING, Any
 from tiltyard import runtime
 from tiltyard.catalog.markers import DEREGISTERED, WORD, read_marker, remove_marker
 from tiltyard.catalog.names import SUFFIX, hashed_location, parts
-from tiltyard.catalog.rows import TABLE
 from tiltyard.errors import ObjectNotFound, StoreError, UnsupportedFeature
 from tiltyard.store import Created
 
@@ -86,11 +84,8 @@ class Move:
     object_id: str
     """The table's id after the rewrite that decided the move; for a drop the one that it had."""
     order: int = 0
-    was: str | None = None
-    """The table's id before, for a rename."""
     trash: str | None = None
-    """The dropped table that was brought back, and its record."""
-    record: str | None = None
+    """The drop that hides the table."""
     nonce: str | None = None
     """The uuid in the marker that SHOW takes away."""
 
@@ -108,7 +103,7 @@ class Move:
         """The value in the register's metadata."""
         values: dict[str, Any] = {"kind": self.kind.value, "from": self.source, "to": self.target}
         values |= {"id": self.object_id, "order": self.order}
-        more = {"was": self.was, "trash": self.trash, "record": self.record, "nonce": self.nonce}
+        more = {"trash": self.trash, "nonce": self.nonce}
         values |= {name: value for name, value in more.items() if value is not None}
         return json.dumps(values, separators=(",", ":"))
 
@@ -135,7 +130,7 @@ def _parsed(key: str, text: str) -> Move | None:
     try:
         values = json.loads(text)
         kind = Kind(values.get("kind", "move"))
-        named = {name: values.get(name) for name in ("was", "trash", "record", "nonce")}
+        named = {name: values.get(name) for name in ("trash", "nonce")}
         places = [values["from"], values["to"], values["id"]]
         if not all(isinstance(each, str) for each in places):
             return None
@@ -149,16 +144,19 @@ def _parsed(key: str, text: str) -> Move | None:
 
 
 def places(register: Register, row: Row) -> tuple[str, ...]:
-    """Where the directory of a table row may be, the likelier place first."""
+    """Where the directory of a table row may be."""
     location = row.location or ""
-    if not register.metadata:
-        return (location,)
-    sources = [
-        move.source
-        for move in pending(register.metadata)
-        if move.kind is Kind.MOVE and move.target == location
-    ]
-    return (location, *reversed(sources))
+    found = [each.source for each in pending(register.metadata) if each.target == location and each.source]
+    return (location, *reversed(found))
+
+
+def standing(store: Store, register: Register, location: str) -> str:
+    """Where the directory of a row with this location is now: there, or where it is to be moved from."""
+    for move in reversed(pending(register.metadata)):
+        is_mine = move.kind is Kind.MOVE and move.target == location
+        if is_mine and store.exists(f"{move.source}/{move.witness}"):
+            return move.source
+    return location
 
 
 def leaving(store: Store, register: Register, location: str) -> bool:
@@ -286,20 +284,13 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Blocked:
-    """A move whose new name something else has; `is_table`: a table has it."""
-
-    move: Move
-    is_table: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Rolled:
     """What became of the moves of one version of the register."""
 
     settled: tuple[str, ...] = ()
     """Keys of records that have done their service."""
-    blocked: tuple[Blocked, ...] = ()
+    blocked: tuple[Move, ...] = ()
+    """Moves whose new name something else has."""
 
 
 NOTHING_ROLLED = Rolled()
@@ -311,12 +302,12 @@ def roll_forward(catalog: Catalog, register: Register) -> Register:
     """
     if not roll(catalog.store, register).blocked:
         return register
-    catalog.mutate(lambda draft: None)  # the round takes back what came too late
+    catalog.mutate(lambda draft: None)  # the round makes way for what came between
     return catalog.register()
 
 
 def roll(store: Store, register: Register) -> Rolled:
-    """Carry out the moves of a register; what `take_back` and `retire` need. `store`: the catalog's root.
+    """Carry out the moves of a register; what `go_elsewhere` and `retire` need. `store`: the catalog's root.
 
     A move that the store refuses stays for the next mutator; whoever needs its place says so.
     """
@@ -324,14 +315,14 @@ def roll(store: Store, register: Register) -> Rolled:
     if not moves:
         return NOTHING_ROLLED
     settled: list[str] = []
-    blocked: list[Blocked] = []
+    blocked: list[Move] = []
     for move in moves:
         try:
             state = perform(store, move)
         except StoreError:
             continue  # it stands in the register until somebody can do it
         if state is State.BLOCKED:
-            blocked.append(Blocked(move, _holds_table(store, move.target)))
+            blocked.append(move)
         else:
             settled.append(move.key)
     return Rolled(tuple(settled), tuple(blocked))
@@ -431,10 +422,6 @@ def _take_marker(store: Store, location: str, nonce: str) -> None:
         remove_marker(store.at(location), DEREGISTERED)
 
 
-def _holds_table(store: Store, location: str) -> bool:
-    return bool(store.list_names(f"{location}/_versions"))
-
-
 # -- what the next rewrite does about them -------------------------------------------------------
 
 
@@ -444,44 +431,17 @@ def retire(draft: Draft, rolled: Rolled) -> None:
         draft.metadata.pop(key, None)
 
 
-def take_back(draft: Draft, rolled: Rolled) -> None:
-    """Give tables that cannot get to their new name their old entry again (invariant 3)."""
-    for blocked in rolled.blocked:
-        if blocked.move.key in draft.metadata:
-            _take_back(draft, blocked)
-
-
-def _take_back(draft: Draft, blocked: Blocked) -> None:
-    """Of a table under the new name: the move is undone. Of anything else: the table goes elsewhere."""
-    move = blocked.move
-    if move.was is None and move.trash is None:
-        return  # a drop: its target is a name that nobody else draws; `tiltyard catalog check` shows it
-    row = draft.rows.find(move.object_id)
-    if row is None or row.object_type != TABLE or row.location != move.target:
-        del draft.metadata[move.key]  # other programs have dropped it since
-        return
-    if not blocked.is_table:
-        _go_elsewhere(draft, move, row)
-        return
-    if move.was is not None:
-        if draft.rows.find(move.was) is not None:
-            return
-        draft.put(replace(row, object_id=move.was, location=move.source))
-    draft.put(replace(row, metadata=None, base_objects=None))  # the entry of who has the name now
-    for other in draft.rows.by_location(move.target):
-        if other.object_id != move.object_id:
-            draft.put(replace(other, location=move.source))
-    if move.trash is not None and move.record is not None:
-        draft.metadata[TRASH_PREFIX + move.trash] = move.record
-    del draft.metadata[move.key]
-
-
-def _go_elsewhere(draft: Draft, move: Move, row: Row) -> None:
-    """Have the directory stay if nobody finds it by its name, else get a name that nobody else draws."""
-    if is_visible(move.source):
-        target = hashed_location(parts(row.object_id))
-        draft.metadata[move.key] = replace(move, target=target).text()
-    else:
-        target = move.source
-        del draft.metadata[move.key]
-    relocate(draft, move.target, target)
+def go_elsewhere(draft: Draft, rolled: Rolled) -> None:
+    """Give tables whose new directory's name something else has another directory: the one that they are in
+    if nobody finds it by its name, else one with a name that nobody else draws (invariant 3).
+    """
+    for move in rolled.blocked:
+        if move.key not in draft.metadata:
+            continue
+        if is_visible(move.source):
+            target = hashed_location(parts(move.object_id))
+            draft.metadata[move.key] = replace(move, target=target).text()
+        else:
+            target = move.source
+            del draft.metadata[move.key]
+        relocate(draft, move.target, target)

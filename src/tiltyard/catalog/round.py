@@ -340,7 +340,7 @@ class _Round:
         """The changes applied in order; each has its answer."""
         draft, twice = Draft(register), register.rows.duplicates()
         if not twice:
-            moves.take_back(draft, rolled)
+            moves.go_elsewhere(draft, rolled)
             if draft.steps:
                 self.first_change = 0
         for change in self.changes:

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING
 
 from tiltyard import runtime
 from tiltyard.catalog import moves
-from tiltyard.catalog.found import Found, find_or_none, no_table
+from tiltyard.catalog.found import Found, find_or_none, is_directory, no_table
 from tiltyard.catalog.markers import DEREGISTERED, put_marker, read_marker, remove_marker
 from tiltyard.catalog.names import SUFFIX, Id, dropped_location, location_uri, root_location
 from tiltyard.catalog.register import absent
-from tiltyard.catalog.trash import DROPPED, PURGING, Dropped, chosen, is_place_free
+from tiltyard.catalog.trash import DROPPED, PURGING, Dropped, chosen
 from tiltyard.errors import (
     CatalogThrottled,
     ObjectNotFound,
@@ -158,7 +158,7 @@ def set_aside(catalog: Catalog, location: str) -> bool:
 
 
 def _check_free(catalog: Catalog, location: str) -> None:
-    if not is_place_free(catalog, location):
+    if is_directory(catalog.store, location) or catalog.store.exists(location):
         raise TableAlreadyExists(
             f"{catalog.store.uri}/{location} is in the way: something has the directory's name, be it no "
             "table; drop it or move it away first"
