@@ -1,4 +1,4 @@
-"""What may explain a version: operations that were under way when it was made, and of one process if several."""
+"""What may explain a version: operations under way when it was made, and of one process if several."""
 
 from __future__ import annotations
 

@@ -289,6 +289,9 @@ def test_commit_without_a_read_version_repeated_after_a_lost_answer_recognises_i
     with pytest.raises(OutcomeUnknown):
         commit(faulty, ours, session=Session(), base=None)
     append(append(now(store), "a"), "b")
+    unsafe = FaultyStore(store, Plan(Rule(Fault.FAIL_BEFORE, "sync_dir", path="_versions")))
+    with pytest.raises(OutcomeUnknown, match="power loss"):  # seen is not yet safe
+        commit(unsafe, ours, session=Session(), base=None)
     assert commit(store, ours, session=Session(), base=None).version == 2
     assert paths(now(store)) >= {"a.lance", "b.lance"}
 

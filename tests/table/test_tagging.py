@@ -168,6 +168,18 @@ def test_a_creation_whose_answer_is_lost_is_found_out(uri: str, fault: Fault) ->
     assert read_tag(store, "gold").version == 2
 
 
+def test_a_creation_that_is_found_to_have_landed_is_synced_before_it_is_told(uri: str) -> None:
+    """What got no answer may be the sync of its name: seen is not yet safe."""
+    plan = Plan(Rule(Fault.LOSE_ANSWER, "create"))
+    store = FaultyStore(open_store(uri), plan)
+    create_tag(store, "gold", at(store, 2))
+    assert ("sync_dir", "_refs/tags") in plan.trace[plan.trace.index(("create", "_refs/tags/gold.json")) :]
+    failing = Plan(Rule(Fault.LOSE_ANSWER, "create"), Rule(Fault.FAIL_BEFORE, "sync_dir"))
+    store = FaultyStore(open_store(uri), failing)
+    with pytest.raises(OutcomeUnknown, match="List the tags"):
+        create_tag(store, "silver", at(store, 2))
+
+
 def test_a_creation_whose_answer_is_lost_does_not_take_anothers_tag_for_its_own(uri: str) -> None:
     """Nor does it say that it was not made: it may have stood until somebody deleted it."""
     inner = open_store(uri)

@@ -207,7 +207,8 @@ class _Commit:
         """
         if not isinstance(self.transaction.operation, Overwrite | Restore | Clone):
             return None
-        return landed_before(self.store, self.session, self._is, self._named())
+        found = landed_before(self.store, self.session, self._is, self._named())
+        return None if found is None else made_durable(found, self.transaction)
 
     def _is(self, theirs: Transaction) -> bool:
         return carries(theirs, self.transaction.uuid)

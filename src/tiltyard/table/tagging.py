@@ -211,9 +211,14 @@ def _read(root: Store, name: str) -> Tag | None:
 
 
 def _landed(root: Store, tag: Tag) -> bool:
-    """Whether a creation that was not seen to win is there all the same."""
+    """Whether a creation that was not seen to win is there all the same, and survives power loss: what got
+    no answer may be the sync of its name.
+    """
     try:
-        return _is_ours(root, tag)
+        if not _is_ours(root, tag):
+            return False
+        root.sync_dir(names.TAGS_DIR)
+        return True
     except StoreError as error:
         raise _unknown(root, tag.name, "making") from error
 

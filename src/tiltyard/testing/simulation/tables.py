@@ -20,6 +20,7 @@ from tiltyard.store import Store
 from tiltyard.table.apply import NewTable
 from tiltyard.table.commit import commit
 from tiltyard.table.snapshot import open_latest
+from tiltyard.table.versions import list_versions
 from tiltyard.table.write import write_fragments
 from tiltyard.testing.simulation.chain import KEY, VALUE, by_key, made_below_another, rows_of, version_of
 from tiltyard.testing.simulation.files import CLOCK_TICK_NS
@@ -335,6 +336,9 @@ def next_ones(world: World, history: History) -> list[str]:
         base = open_latest(world.store(), world.session())
         if base.version < greatest:
             raise Behind(f"the newest version is {base.version}, and {greatest} was acknowledged")
+        last = list_versions(base.store)[-1].version
+        if base.version != last:
+            raise Behind(f"the newest version is {base.version}, and {last} is the last of all")
         before = rows_of(base)
         made = write_dataset(rows({NEXT_KEY: NEXT_KEY}), LanceDataset._made(base), mode="append").version
         if made != base.version + 1:
