@@ -23,7 +23,7 @@ from tiltyard.catalog.listing import Page, page_of
 from tiltyard.catalog.names import Id, check_new_id, object_id
 from tiltyard.catalog.rows import NAMESPACE, TABLE, Row, properties_text
 from tiltyard.catalog.settings import Mode
-from tiltyard.catalog.taking import check_parents, look
+from tiltyard.catalog.taking import check_parents
 from tiltyard.errors import (
     InvalidInput,
     NamespaceAlreadyExists,
@@ -132,7 +132,7 @@ def create_namespace(
         draft.put(replace(existing, metadata=row.metadata))
         return made
 
-    return look(catalog).mutate(change)
+    return catalog.mutate(change)
 
 
 def _root_again(catalog: Catalog, how: CreateMode) -> Namespace:
@@ -256,7 +256,7 @@ def drop_namespace(
         # The answer must not fail on properties that nobody can read.
         return Namespace(id, _readable(row))
 
-    return look(catalog).mutate(change)
+    return catalog.mutate(change)
 
 
 def _refuse_full(draft: Draft, id: Id) -> None:
