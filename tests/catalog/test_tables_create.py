@@ -247,6 +247,27 @@ def test_a_missing_parent_refuses_before_anything_is_written(lake: Catalog, root
     assert not os.path.exists(root)
 
 
+@pytest.mark.parametrize("mode", ["v1", "mixed"])
+def test_a_name_that_a_dead_dropper_did_not_free_is_free(root: str, mode: str) -> None:
+    """Every call of a drop without a register in turn is the last one of its process."""
+    v1 = fresh(root, "v1")
+    plan = Plan()
+    store: Any = FaultyStore(open_store(root), plan)
+    create_table(v1, ("first",), DATA)
+    drop_table(Catalog(store, Settings.parse(MODES["v1"]), Session()), ("first",))
+    for at in range(1, len(plan.trace) + 1):
+        create_table(v1, (f"t{at}",), DATA)
+        with suppress(Crashed):
+            drop_table(faulty(root, Rule(Fault.CRASH, at=at), mode="v1"), (f"t{at}",))
+        lake = fresh(root, mode)
+        if f"t{at}" in list_tables(lake).names:
+            continue
+        if at % 2:
+            declare_table(lake, (f"t{at}",))
+        _, dataset = create_table(lake, (f"t{at}",), OTHER)
+        assert (dataset.version, rows(dataset)) == (1, [3])
+
+
 # -- bad input -----------------------------------------------------------------------------------
 
 

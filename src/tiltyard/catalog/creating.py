@@ -40,7 +40,7 @@ from tiltyard.catalog.found import (
     table_store,
     with_declared,
 )
-from tiltyard.catalog.hiding import Hidden, hidden
+from tiltyard.catalog.hiding import Hidden, hidden, set_aside
 from tiltyard.catalog.markers import DEREGISTERED, remove_marker
 from tiltyard.catalog.names import (
     Id,
@@ -346,6 +346,8 @@ class _Creation:
         location = root_location(self.id[0])
         store = catalog.store.at(location)
         marker = hidden(catalog, location, self.id[0])
+        if marker.is_there and set_aside(catalog, location):
+            return None  # what a dropper left under the name that died before it moved that away
         if self.mode != "overwrite" and has_versions(store, ""):
             if marker.is_there:
                 raise TableAlreadyExists(

@@ -30,7 +30,7 @@ from tiltyard.catalog.found import (
     register_of,
     table_row,
 )
-from tiltyard.catalog.hiding import carry_out, hidden, hide
+from tiltyard.catalog.hiding import carry_out, hidden, hide, set_aside
 from tiltyard.catalog.markers import DEREGISTERED, RESERVED, put_marker, remove_marker
 from tiltyard.catalog.names import (
     Id,
@@ -141,8 +141,10 @@ def check_location(catalog: Catalog, id: Id, given: str | None, place: str) -> N
 
 def _declare_by_name(seen: Look, row: Row) -> None:
     catalog, name, location = seen.catalog, row.object_id, str(row.location)
-    store = catalog.store.at(location)
     marker = hidden(catalog, location, name)
+    if marker.is_there and set_aside(catalog, location):
+        marker = hidden(catalog, location, name)
+    store = catalog.store.at(location)
     if has_versions(store, ""):
         raise files_in_the_way(catalog, row) if marker.is_there else _exists(catalog, (name,))
     won = put_marker(store, RESERVED)

@@ -78,3 +78,12 @@ def hidden(catalog: Catalog, location: str, object_id: str) -> Hidden:
     if nonce is not None:
         show = Move(str(runtime.uuid4()), Kind.SHOW, "", location, object_id, nonce=nonce)
     return Hidden(catalog, location, object_id, True, show, looked_at)
+
+
+def set_aside(catalog: Catalog, location: str) -> bool:
+    """Free a name whose directory another caller dropped in a catalog without a register, and died before
+    moving it away; whether it is free now.
+    """
+    from tiltyard.catalog import unregistered
+
+    return unregistered.set_aside(catalog, location)
