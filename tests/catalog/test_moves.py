@@ -15,6 +15,7 @@ from tiltyard.catalog import moves
 from tiltyard.catalog.found import find_table
 from tiltyard.catalog.moves import Kind, Move, State
 from tiltyard.catalog.namespaces import create_namespace
+from tiltyard.catalog.operations import opening as operations
 from tiltyard.catalog.renaming import rename_table
 from tiltyard.catalog.tables import create_table
 from tiltyard.catalog.trash import drop_table, dropped_tables, undrop_table
@@ -233,6 +234,21 @@ def test_a_creator_that_comes_between_a_rename_and_its_move_is_told_that_the_nam
     create_namespace(fresh(root), ("next",))
     assert values(fresh(root), ("u",)) == [1]
     assert not open_store(root).exists("u.lance/_versions/18446744073709551614.manifest")
+
+
+def test_a_reader_between_whose_look_and_opening_the_directory_moves_finds_it(root: str) -> None:
+    put(fresh(root), ("t",), 1)
+    with pytest.raises(Crashed):
+        rename_table(faulty(root, Rule(Fault.CRASH, "move_dir", path="u.lance")), ("t",), ("u",))
+
+    class Slow(FaultyStore):
+        def at(self, prefix: str) -> Any:
+            if prefix == "t.lance":
+                create_namespace(fresh(root), ("next",))  # carries the move out
+            return super().at(prefix)
+
+    reader = over(Slow(open_store(root), Plan()))
+    assert operations.opened(reader, ("u",)).to_table()["a"].to_pylist() == [1]
 
 
 def test_whoever_comes_next_finds_a_place_for_a_table_whose_mover_died(root: str) -> None:

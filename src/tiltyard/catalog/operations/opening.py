@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 MAIN = "main"
 """The name of the branch that has none."""
 
+MAX_LOOKS = 8
+"""How often a table is looked for again whose directory went elsewhere between being found and opened."""
+
 
 def opened(
     catalog: Catalog,
@@ -34,7 +37,16 @@ def opened(
     Raises `TableNotFound` (also for a table that is only declared), `VersionNotFound`, `TagNotFound`,
     `BranchNotFound`.
     """
-    return open_found(catalog, find_table(catalog, id), version=version, tag=tag, branch=branch)
+    found = find_table(catalog, id)
+    for _ in range(MAX_LOOKS):
+        try:
+            return open_found(catalog, found, version=version, tag=tag, branch=branch)
+        except TableNotFound:
+            again = find_table(catalog, id)
+            if again.location == found.location:
+                raise
+            found = again  # its directory was on the way to another name
+    return open_found(catalog, found, version=version, tag=tag, branch=branch)
 
 
 def open_found(
