@@ -244,7 +244,7 @@ def test_a_reader_between_whose_look_and_opening_the_directory_moves_finds_it(ro
     class Slow(FaultyStore):
         def at(self, prefix: str) -> Any:
             if prefix == "t.lance":
-                create_namespace(fresh(root), ("next",))  # carries the move out
+                create_namespace(fresh(root), ("next",), mode="exist_ok")  # carries the move out
             return super().at(prefix)
 
     reader = over(Slow(open_store(root), Plan()))
