@@ -73,14 +73,19 @@ class Catalog:
         out then), CatalogThrottled, OutcomeUnknown, CatalogDamaged, UnsupportedFeature, StoreError.
         """
         self._need_register()
-        if not (repairing or in_batch) and self.store.list_names(BATCH_DIR):
-            from tiltyard.catalog.batch_walk import finish_pending
-
-            finish_pending(self)
+        if not (repairing or in_batch):
+            self.finish_batches()
         answer: T = submit(Change(self._table, mutation, repairing))
         if self._table.has_old_files:
             self._table.remove_old_files()
         return answer
+
+    def finish_batches(self) -> None:
+        """Finish the batches over several tables that somebody left half done: every change begins so."""
+        if self.store.list_names(BATCH_DIR):
+            from tiltyard.catalog.batch_walk import finish_pending
+
+            finish_pending(self)
 
     def _need_register(self) -> None:
         if not self.settings.mode.has_register:

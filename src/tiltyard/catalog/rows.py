@@ -57,7 +57,7 @@ class Row:
     def _damaged(self, what: str) -> CatalogDamaged:
         return CatalogDamaged(
             f"the properties of {self.object_type} {self.object_id!r} {what}; everything else of the catalog "
-            f"works, {REPAIR} shows the text and sets it right"
+            "works, `tiltyard catalog check` shows the text"
         )
 
 

@@ -48,6 +48,7 @@ def look(catalog: Catalog) -> Look:
     Raises CatalogDamaged and UnsupportedFeature where no change will be possible: before anything is written.
     """
     if not catalog.settings.mode.has_register:
+        catalog.finish_batches()
         return Look(catalog, absent())
     register = catalog.register()
     if register.version:

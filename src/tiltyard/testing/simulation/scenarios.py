@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from tiltyard.testing.faults import Fault
+from tiltyard.testing.simulation.batches import batch_scenarios
 from tiltyard.testing.simulation.catalogs_scenarios import catalog_scenarios
 from tiltyard.testing.simulation.explore import Scenario
 from tiltyard.testing.simulation.names_of_versions import NameScenario, Tagger
@@ -200,5 +201,8 @@ TABLES: Mapping[str, Callable[[], Scenario]] = _tables()
 CATALOGS: Mapping[str, Callable[[], Scenario]] = catalog_scenarios(settings)
 """Scenarios of a catalog."""
 
-SCENARIOS: Mapping[str, Callable[[], Scenario]] = {**TABLES, **CATALOGS}
+BATCHES: Mapping[str, Callable[[], Scenario]] = batch_scenarios(settings)
+"""Scenarios of batches over several tables."""
+
+SCENARIOS: Mapping[str, Callable[[], Scenario]] = {**TABLES, **CATALOGS, **BATCHES}
 """Makers by name; each call makes a scenario anew."""
