@@ -134,9 +134,7 @@ class Caller:
         """Make a table."""
         content = self.ledger.content()
         name = f"create {_told(id)} with {content}"
-        self.ask(
-            name, partial(model.create, id, content), lambda: self._write(id, content, "create"), makes=id
-        )
+        self.ask(name, partial(model.create, id, content), lambda: self._write(id, content, "create"))
 
     def exist_ok(self, id: Id) -> None:
         """Make a table or open the one that is there."""
