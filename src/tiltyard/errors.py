@@ -230,7 +230,9 @@ class TooMuchContention(CommitConflict):
 
 
 class CatalogThrottled(TooMuchContention):
-    """A change of a catalog did not get its turn in time; nothing was changed. Try again when it is quieter."""
+    """A change of a catalog did not get its turn in time; nothing was changed. Try again when it is
+    quieter.
+    """
 
 
 class FilesRemoved(TiltyardError, OSError):
