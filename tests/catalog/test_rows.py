@@ -10,7 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tiltyard.catalog.register import arrow_schema
-from tiltyard.catalog.rows import NAMESPACE, TABLE, Row, Rows, batch_of, properties_text, text_array
+from tiltyard.catalog.rows import (
+    NAMESPACE,
+    TABLE,
+    Row,
+    Rows,
+    batch_of,
+    properties_text,
+    search,
+    text_array,
+)
 from tiltyard.errors import CatalogDamaged
 
 ROWS = [
@@ -148,3 +157,18 @@ def test_text_is_put_together_as_arrow_does(values: list[str | None]) -> None:
     array = text_array(values)
     array.validate(full=True)
     assert array.equals(pa.array(values, pa.string()))
+
+
+@given(st.lists(st.text("ab$", max_size=4), max_size=12), st.text("ab$", max_size=4), st.integers(0, 3))
+@settings(max_examples=50)
+def test_a_search_by_bytes_finds_what_is_there_or_gives_up(values: list[str], text: str, cut: int) -> None:
+    array = text_array(values).slice(cut)
+    found = search(array, text)
+    expected = [at for at, each in enumerate(values[cut:]) if each == text]
+    assert found in (expected, None)
+
+
+def test_a_search_gives_up_where_much_looks_alike() -> None:
+    assert search(text_array([f"a{number}" for number in range(100)]), "a") is None
+    assert search(text_array([f"a{number}" for number in range(100)]), "a55") == [55]
+    assert made([Row(f"a{number}", NAMESPACE) for number in range(100)]).find("a") is None

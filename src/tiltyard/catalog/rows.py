@@ -23,6 +23,12 @@ TABLE = "table"
 
 COLUMNS = ("object_id", "object_type", "location", "metadata", "base_objects")
 REPAIR = "`tiltyard catalog repair`"
+MAX_SEARCHES = 4
+"""Ids looked for in the column itself before an index is built: most processes ask for one and end."""
+
+MAX_HITS = 16
+"""Places in the column's bytes that are looked at for one id."""
+
 MAX_LISTINGS_KEPT = 256
 """Namespaces whose sorted names a version keeps."""
 
@@ -69,7 +75,7 @@ def properties_text(properties: Mapping[str, str] | None) -> str | None:
 class Rows:
     """The rows of one version, in their order. Share it freely among threads."""
 
-    __slots__ = ("_at", "_ids", "_listings", "_places", "_twice", "_types", "batch")
+    __slots__ = ("_at", "_ids", "_listings", "_places", "_searches", "_twice", "_types", "batch")
 
     def __init__(self, batch: Any) -> None:
         """`batch`: a `pa.RecordBatch` with the five columns, and any others behind them."""
@@ -80,6 +86,7 @@ class Rows:
         self._twice: dict[str, list[int]] = {}
         self._places: dict[str, list[int]] | None = None
         self._listings: dict[tuple[str, str], list[str]] = {}
+        self._searches = 0
 
     def __len__(self) -> int:
         return int(self.batch.num_rows)
@@ -110,12 +117,10 @@ class Rows:
 
     def find(self, object_id: str) -> Row | None:
         """The row of an id. Raises `CatalogDamaged` where there are several."""
-        at = self._index().get(object_id)
-        if at is None:
-            return None
-        if object_id in self._twice:
-            raise damaged_twice(object_id, len(self._twice[object_id]))
-        return self.row(at)
+        at = self.positions(object_id)
+        if len(at) > 1:
+            raise damaged_twice(object_id, len(at))
+        return self.row(at[0]) if at else None
 
     def all(self, object_id: str) -> tuple[Row, ...]:
         """Every row of an id: none, one, or more where the catalog is damaged."""
@@ -123,6 +128,11 @@ class Rows:
 
     def positions(self, object_id: str) -> Sequence[int]:
         """Where the rows of an id stand."""
+        if self._at is None and self._searches < MAX_SEARCHES:
+            self._searches += 1
+            found = search(self.batch.column(0), object_id)
+            if found is not None:
+                return found
         at = self._index().get(object_id)
         return () if at is None else self._twice.get(object_id, (at,))
 
@@ -207,6 +217,27 @@ class Rows:
             if self._at is not None:
                 made._at = self._at | {row.object_id: len(self) + at for at, row in enumerate(added)}
         return made
+
+
+def search(column: Any, text: str) -> list[int] | None:
+    """Where a text stands in a `pa.StringArray` without nulls, by its bytes; None if that takes too long."""
+    wanted = text.encode()
+    _, offsets, data = column.buffers()
+    if not wanted or data is None:
+        return None
+    bounds = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    whole = data.to_pybytes()
+    found: list[int] = []
+    start, end = int(bounds[0]), int(bounds[-1])
+    for _ in range(MAX_HITS):
+        start = whole.find(wanted, start, end)
+        if start < 0:
+            return found
+        at = int(np.searchsorted(bounds, start, "right")) - 1
+        if bounds[at] == start and bounds[at + 1] == start + len(wanted):
+            found.append(at)
+        start += 1
+    return None
 
 
 def damaged_twice(object_id: str, count: int) -> CatalogDamaged:
