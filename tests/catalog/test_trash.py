@@ -310,7 +310,7 @@ def test_a_name_under_which_somebody_may_be_at_work_is_waited_for(
     open_store(root).put("t.lance/data/x", b"of a creator")
     act = (lambda: rename_table(lake, id, ("t",))) if id != ("t",) else (lambda: undrop_table(lake, id))
     with monkeypatch.context() as patched:
-        patched.setattr("tiltyard.catalog.trash.BUSY_SECONDS", 0.05)
+        patched.setattr("tiltyard.catalog.planning.BUSY_SECONDS", 0.05)
         with pytest.raises(CatalogThrottled, match=r"somebody is creating a table in t\.lance"):
             act()
     later = threading.Timer(0.05, lambda: open_store(root).delete_tree("t.lance"))

@@ -32,12 +32,9 @@ from tiltyard.catalog.names import (
     root_location,
     shown,
 )
-from tiltyard.catalog.rows import TABLE, Row
-from tiltyard.catalog.settings import Mode
-from tiltyard.catalog.taking import check_parents, look, taken
-from tiltyard.catalog.trash import (
+from tiltyard.catalog.planning import (
     NamePlace,
-    _Outdated,
+    Outdated,
     check_place,
     finish,
     forget_witness,
@@ -45,6 +42,9 @@ from tiltyard.catalog.trash import (
     planned,
     planned_move,
 )
+from tiltyard.catalog.rows import TABLE, Row
+from tiltyard.catalog.settings import Mode
+from tiltyard.catalog.taking import check_parents, look, taken
 from tiltyard.errors import InvalidInput, OutcomeUnknown, TableAlreadyExists
 
 if TYPE_CHECKING:
@@ -145,9 +145,9 @@ class _Rename:
         old = object_id(found.id)
         row = draft.rows.find(old)
         if (row is None) != (found.row is None):
-            raise _Outdated
+            raise Outdated
         if row is not None and (row.object_type != TABLE or row.location != self.row_location):
-            raise _Outdated
+            raise Outdated
         there = draft.rows.find(new)
         if there is not None:
             raise taken(there)
@@ -155,9 +155,9 @@ class _Rename:
         check_place(self.catalog, self.place)
         for place in (self.source, self.target):
             if moves.is_visible(place) and moves.changed_since(self.register, draft.metadata, place):
-                raise _Outdated  # also where no directory was seen: it may have been away for a moment
+                raise Outdated  # also where no directory was seen: it may have been away for a moment
         if self.move is None and found.row is None:
-            raise _Outdated  # the directory went away while we looked
+            raise Outdated  # the directory went away while we looked
         made = Row(new, TABLE, self.target) if row is None else replace(row, object_id=new)
         draft.remove(old)
         if self.move is not None:

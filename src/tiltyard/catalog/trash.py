@@ -16,30 +16,38 @@ Tests: tests/catalog/test_trash.py, tests/catalog/test_trash_crashes.py.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tiltyard import runtime
 from tiltyard.catalog import moves
-from tiltyard.catalog.found import Found, find_or_none, has_versions, is_directory, no_table
-from tiltyard.catalog.markers import DEREGISTERED
+from tiltyard.catalog.dropped import DROPPED, PREFIX, PURGING, Dropped, parsed, records, unreadable
+from tiltyard.catalog.found import Found, find_or_none, is_directory, no_table
 from tiltyard.catalog.moves import Kind, Move, State
-from tiltyard.catalog.names import Id, dropped_location, object_id, parts, root_location
+from tiltyard.catalog.names import Id, dropped_location, object_id
+from tiltyard.catalog.planning import (
+    MAX_PLANS,
+    NamePlace,
+    Outdated,
+    check_place,
+    finish,
+    forget_witness,
+    is_free,
+    name_place,
+    planned,
+    planned_move,
+    throttled,
+)
 from tiltyard.catalog.rows import TABLE, Row
 from tiltyard.catalog.settings import DEFAULT_GRACE_SECONDS, Mode
 from tiltyard.catalog.taking import check_parents, look, taken
 from tiltyard.errors import (
-    CatalogThrottled,
     InvalidInput,
-    ObjectNotFound,
     OutcomeUnknown,
     StoreError,
     TableAlreadyExists,
     TableNotDropped,
-    TiltyardError,
     nearest,
 )
 from tiltyard.table.wording import NS_PER_SECOND
@@ -50,121 +58,22 @@ if TYPE_CHECKING:
     from tiltyard.catalog.round import Draft
     from tiltyard.store import Store
 
-PREFIX = moves.TRASH_PREFIX
-DROPPED = "dropped"
-"""The data are there, and the table can be brought back."""
-PURGING = "purging"
-"""The data are being deleted."""
+__all__ = [
+    "DROPPED",
+    "PREFIX",
+    "PURGING",
+    "Dropped",
+    "discard",
+    "drop_table",
+    "dropped_tables",
+    "is_kept",
+    "parsed",
+    "records",
+    "undrop_table",
+    "unreadable",
+]
 
-MAX_PLANS = 32
-"""How often a drop, undrop or rename is planned again because others changed the table meanwhile."""
-
-BUSY_SECONDS = 5.0
-"""How long a rename or undrop waits for somebody who may be creating a table of the same name."""
-FIRST_PAUSE_SECONDS = 0.002
-LONGEST_PAUSE_SECONDS = 0.1
-
-DEBRIS_SECONDS = 3_600.0
-"""A directory without a version in which nothing was written for so long is nobody's who is at work."""
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """A table that was dropped, as its record in the register says. Times are nanoseconds of the store's
-    clock since 1970 UTC.
-    """
-
-    trash: str
-    """The uuid of this drop: what undrop takes where one name was dropped several times."""
-    object_id: str
-    location: str
-    """Where the data are."""
-    dropped_ns: int
-    until_ns: int
-    """When the data may be given up."""
-    state: str = DROPPED
-    home: str | None = None
-    """Where the directory was, and goes again; None where it never left."""
-    metadata: str | None = None
-    base_objects: tuple[str | None, ...] | None = None
-    hidden: bool = False
-    """Whether a marker hides the directory, which could not be moved aside."""
-    emptied_ns: int | None = None
-    """When the last file was deleted."""
-
-    @property
-    def id(self) -> Id:
-        """What the table was called."""
-        return parts(self.object_id)
-
-    @property
-    def key(self) -> str:
-        """Where the record stands in the register's metadata."""
-        return PREFIX + self.trash
-
-    @property
-    def row(self) -> Row:
-        """The row that brings the table back."""
-        return Row(self.object_id, TABLE, self.home or self.location, self.metadata, self.base_objects)
-
-    def text(self) -> str:
-        """The value in the register's metadata."""
-        bases = None if self.base_objects is None else list(self.base_objects)
-        values: dict[str, Any] = {
-            "id": self.object_id,
-            "location": self.location,
-            "metadata": self.metadata,
-            "time": self.dropped_ns,
-            "until": self.until_ns,
-            "state": self.state,
-        }
-        more = {"home": self.home, "base_objects": bases, "emptied": self.emptied_ns}
-        values |= {name: value for name, value in more.items() if value is not None}
-        if self.hidden:
-            values["hidden"] = True
-        return json.dumps(values, separators=(",", ":"))
-
-
-# -- records -------------------------------------------------------------------------------------
-
-
-def parsed(key: str, text: str) -> Dropped | None:
-    """A record from the register's metadata; None for what cannot be read."""
-    try:
-        values = json.loads(text)
-        bases = values.get("base_objects")
-        found = Dropped(
-            key.removeprefix(PREFIX),
-            values["id"],
-            values["location"],
-            int(values["time"]),
-            int(values["until"]),
-            values["state"],
-            values.get("home"),
-            values.get("metadata"),
-            None if bases is None else tuple(bases),
-            values.get("hidden") is True,
-            None if values.get("emptied") is None else int(values["emptied"]),
-        )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None
-    words = (found.object_id, found.location, found.state)
-    optional = (found.home, found.metadata)
-    sound = all(isinstance(each, str) for each in words)
-    return found if sound and all(each is None or isinstance(each, str) for each in optional) else None
-
-
-def records(metadata: Mapping[str, str]) -> tuple[Dropped, ...]:
-    """Every dropped table that a register speaks of, the oldest drop first; unreadable ones are left out."""
-    found = [parsed(key, metadata[key]) for key in metadata if key.startswith(PREFIX)]
-    return tuple(sorted((each for each in found if each), key=lambda each: (each.dropped_ns, each.trash)))
-
-
-def unreadable(metadata: Mapping[str, str]) -> tuple[str, ...]:
-    """The keys of records that cannot be read."""
-    return tuple(key for key in metadata if key.startswith(PREFIX) and parsed(key, metadata[key]) is None)
+# -- looking -------------------------------------------------------------------------------------
 
 
 def dropped_tables(catalog: Catalog, namespace: Id | None = None) -> tuple[Dropped, ...]:
@@ -190,14 +99,6 @@ def is_kept(register: Register, location: str) -> bool:
 
 
 # -- dropping ------------------------------------------------------------------------------------
-
-
-class _Outdated(TiltyardError):
-    """The table is no longer what was planned for; never leaves this package."""
-
-
-class _Busy(TiltyardError):
-    """Somebody may be creating a table of the name that one is to get; never leaves this package."""
 
 
 def drop_table(
@@ -243,64 +144,13 @@ def _drop(catalog: Catalog, id: Id, grace_ns: int, state: str) -> Dropped:
         plan = _Drop(catalog, register, found, grace_ns, state)
         try:
             record = plan.run()
-        except _Outdated:
+        except Outdated:
             continue
         if plan.carried_out:
             return record
         if found.row is not None:
             removed = record  # what the row spoke of is gone; something else came under the name
     raise throttled(catalog, id, "dropped")
-
-
-def throttled(catalog: Catalog, id: Id, what: str) -> CatalogThrottled:
-    """The error for a table that others changed each time."""
-    return CatalogThrottled(
-        f"table {object_id(id)!r} of {catalog.store.uri} was changed by others each of the {MAX_PLANS} times "
-        f"that it was to be {what}; nothing was changed, try again"
-    )
-
-
-def planned(catalog: Catalog, id: Id, what: str, attempt: Callable[[], T]) -> T:
-    """What an attempt gives, planned again while others change the table, or make one of the name that it is
-    to have.
-    """
-    plans, began, pause = 0, runtime.monotonic(), FIRST_PAUSE_SECONDS
-    while True:
-        try:
-            return attempt()
-        except _Outdated as outdated:
-            plans += 1
-            if plans >= MAX_PLANS:
-                raise throttled(catalog, id, what) from outdated
-        except _Busy as busy:
-            if runtime.monotonic() - began > BUSY_SECONDS:
-                raise CatalogThrottled(
-                    f"table {object_id(id)!r} of {catalog.store.uri} cannot be {what}: {busy}; nothing was "
-                    "changed, try again later"
-                ) from busy
-            runtime.sleep(pause * (0.5 + runtime.random().random()))
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-
-
-def planned_move(catalog: Catalog, source: str, target: str, name: str) -> tuple[Move | None, Store | None]:
-    """How the directory at a visible location leaves it: moved, hidden, or not at all where there is none;
-    with the directory, in which a witness stands. Raises StoreError.
-    """
-    uuid, store = str(runtime.uuid4()), catalog.store
-    if not is_directory(store, source):
-        return None, None
-    if not moves.can_move(store):
-        return Move(uuid, Kind.HIDE, source, "", name), None
-    move = Move(uuid, Kind.MOVE, source, target, name)
-    table = moves.put_witness(store, move)
-    return (move, table) if table is not None else (None, None)
-
-
-def forget_witness(move: Move | None, table: Store | None) -> None:
-    """Take the witness of a move that was not decided out of the directory, wherever that is by now."""
-    if move is not None and table is not None:
-        with suppress(StoreError):  # alone it means nothing; the next move of the directory takes it along
-            table.delete(move.witness)
 
 
 class _Drop:
@@ -353,21 +203,21 @@ class _Drop:
         found, record = self.found, self.record
         row = draft.rows.find(record.object_id)
         if (row is None) != (found.row is None):
-            raise _Outdated
+            raise Outdated
         if row is not None and found.row is not None:
             if row.object_type != TABLE or row.location != found.row.location:
-                raise _Outdated
+                raise Outdated
             draft.remove(row.object_id)
             record = replace(record, metadata=row.metadata, base_objects=row.base_objects)
         visible = moves.is_visible(found.location)
         if visible and moves.changed_since(self.register, draft.metadata, found.location):
-            raise _Outdated  # also where no directory was seen: it may have been away for a moment
+            raise Outdated  # also where no directory was seen: it may have been away for a moment
         if self.move is not None:
             moves.add(draft.metadata, self.move)
             if self.move.kind is Kind.MOVE:
                 moves.relocate(draft, self.move.source, self.move.target)
         elif found.row is None:
-            raise _Outdated  # the directory went away while we looked
+            raise Outdated  # the directory went away while we looked
         self.text = draft.metadata[record.key] = record.text()
         return record
 
@@ -509,9 +359,9 @@ class _Undrop:
         if text is None:
             if row is not None:
                 raise taken(row)
-            raise _Outdated
+            raise Outdated
         if text != record.text():
-            raise _Outdated
+            raise Outdated
         check_parents(draft.rows, record.id)
         if row is not None:
             raise taken(row)
@@ -519,78 +369,8 @@ class _Undrop:
         del draft.metadata[record.key]
         if self.move is not None:
             if moves.changed_since(self.register, draft.metadata, self.move.target):
-                raise _Outdated
+                raise Outdated
             if self.move.kind is Kind.MOVE:
                 moves.relocate(draft, self.move.source, self.move.target)
             moves.add(draft.metadata, self.move)
         draft.put(self.row)
-
-
-# -- the place under a root table's name ---------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class NamePlace:
-    """What has the name of a root table's directory: nothing, or something lasting that is no table."""
-
-    location: str
-    is_free: bool
-
-
-def is_free(catalog: Catalog, location: str) -> bool:
-    """Whether nothing has a directory's name. Raises `_Busy` where a creator may be at work in it.
-
-    Files, what a deregistered table left, and old remains of dead creators are left alone: a table that is to
-    have that name keeps, or gets, a directory of its own.
-    """
-    store = catalog.store
-    if store.exists(location):
-        return False
-    try:
-        changed_ns = store.dir_stat(location) or 0
-    except ObjectNotFound:
-        return True
-    if store.exists(f"{location}/{DEREGISTERED}"):
-        return False
-    changed_ns = max([changed_ns, *(each.mtime_ns for each in store.list(location))])
-    if has_versions(store, location) or store.now_ns() - changed_ns < DEBRIS_SECONDS * NS_PER_SECOND:
-        raise _Busy(f"somebody is creating a table in {location}, or died there not long ago")
-    return False
-
-
-def name_place(catalog: Catalog, id: Id, own: str) -> NamePlace | None:
-    """The place of a table's name, where a creator may decide without a row. `own`: where the table is."""
-    location = root_location(id[0])
-    if len(id) > 1 or not catalog.settings.mode.lists_directories or own == location:
-        return None
-    return NamePlace(location, is_free(catalog, location))
-
-
-def check_place(catalog: Catalog, place: NamePlace | None) -> None:
-    """Look again within the round, as late as can be: raise `_Outdated` where somebody came."""
-    if place is not None:
-        try:
-            changed = is_free(catalog, place.location) is not place.is_free
-        except _Busy as busy:
-            raise _Outdated from busy
-        if changed:
-            raise _Outdated
-
-
-def finish(catalog: Catalog, move: Move, decided_at: float) -> str:
-    """Carry out the move of a table that got a new name; where its directory is then. What the store refuses
-    now, the next change of the catalog does: readers find the table where it is.
-    """
-    for _ in range(MAX_PLANS):
-        try:
-            if moves.finish(catalog, move, decided_at) is not State.BLOCKED:
-                break
-        except StoreError:
-            break
-        catalog.mutate(lambda draft: None)  # the round makes way for what came between
-        metadata = catalog.register().metadata
-        again = next((each for each in moves.pending(metadata) if each.uuid == move.uuid), None)
-        if again is None:
-            return move.source  # it stays where nobody finds it by its name, or others have moved it
-        move = again
-    return move.target
