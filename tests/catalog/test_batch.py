@@ -331,6 +331,28 @@ def intents(catalog: Catalog) -> list[Any]:
     return [read_intent(store, path) for path in pending(store)]
 
 
+def test_a_sleeper_that_finds_its_batch_long_over_does_not_call_it_torn(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = in_order(catalog, A, B)
+    members = [stage(catalog, first), stage(catalog, second)]
+    kept: list[Any] = []
+
+    def act() -> None:
+        kept.extend(intents(catalog))
+        foreign(catalog, second, overwrite)
+
+    before_publishing(monkeypatch, 1, act)
+    with pytest.raises(IncompatibleTransaction):
+        commit_batch(catalog, members)
+    foreign(catalog, first)
+    dataset = opened(fresh(catalog), first)
+    Path(dataset.uri, "_versions", f"{2**64 - 1 - 3:020d}.manifest").unlink()  # what took it back
+    with pytest.raises(OutcomeUnknown):
+        Walk(fresh(catalog), kept[0]).run()
+    assert all("manifest-" in each for each in left(catalog))
+
+
 # -- crashes, lost answers -----------------------------------------------------------------------
 
 

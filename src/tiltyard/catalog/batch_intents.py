@@ -123,6 +123,11 @@ def tear(store: Store, intent: Intent, told: str) -> None:
     store.create(intent.torn_path, told.encode())  # the same of everybody who finds it so
 
 
+def was_torn(store: Store, intent: Intent) -> bool:
+    """Whether somebody found the batch to be torn."""
+    return store.exists(intent.torn_path)
+
+
 def pending(store: Store) -> Iterator[str]:
     """Paths of the intents there are, sorted."""
     for name in store.list_names(BATCH_DIR):

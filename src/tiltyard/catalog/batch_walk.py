@@ -15,6 +15,7 @@ from tiltyard.catalog.batch_intents import (
     pending,
     read_intent,
     tear,
+    was_torn,
     withdraw,
 )
 from tiltyard.catalog.names import Id, object_id
@@ -219,10 +220,17 @@ class Walk:
             f"the batch {self.intent.uuid} could be neither finished ({cause}) nor taken back: "
             f"{'; '.join(torn)} stand; taken back: {', '.join(undone) or 'nothing'}"
         )
+        if (
+            torn
+            and not is_announced(self.catalog.store, self.intent)
+            and not was_torn(self.catalog.store, self.intent)
+        ):
+            # Another process has gone through all of it, so long ago that its versions are gone or built on.
+            raise self._unknown(cause) from cause
         if torn:
-            tear(self.catalog.store, self.intent, told)
+            tear(store, self.intent, told)
         batch_rows.release(self.catalog, self.intent.rows)
-        withdraw(self.catalog.store, self.intent)
+        withdraw(store, self.intent)
         if torn:
             raise BatchTorn(told) from cause
 

@@ -130,14 +130,16 @@ class Lake:
 
     def _taken(self, error: TableAlreadyExists, id: Id, exist_ok: bool) -> TableAlreadyExists:
         named = text_of(id)
+        if not table_exists(self._catalog, id):
+            return error  # a namespace has the name
         if not exist_ok:
             return TableAlreadyExists(
                 f"{named!r} is in {self.uri} already: open it with table({named!r}), or give exist_ok=True "
-                f"to create_table ({error})"
+                "to create_table"
             )
         return TableAlreadyExists(
             f"{named!r} is in {self.uri} already, and create_table adds no rows to it: with exist_ok=True "
-            f"give the schema alone (data.schema), then append() or upsert() the data ({error})"
+            f"give the schema alone (data.schema), then append() or upsert() the data"
         )
 
     @plain
