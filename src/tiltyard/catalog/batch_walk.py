@@ -220,11 +220,8 @@ class Walk:
             f"the batch {self.intent.uuid} could be neither finished ({cause}) nor taken back: "
             f"{'; '.join(torn)} stand; taken back: {', '.join(undone) or 'nothing'}"
         )
-        if (
-            torn
-            and not is_announced(self.catalog.store, self.intent)
-            and not was_torn(self.catalog.store, self.intent)
-        ):
+        store = self.catalog.store
+        if torn and not is_announced(store, self.intent) and not was_torn(store, self.intent):
             # Another process has gone through all of it, so long ago that its versions are gone or built on.
             raise self._unknown(cause) from cause
         if torn:
