@@ -1,4 +1,4 @@
-"""What the register keeps of a dropped table: a record in its metadata, `tiltyard.trash.<uuid>` (decision D24).
+"""What the register keeps of a dropped table: a record in its metadata, `tiltyard.trash.<uuid>` (D24).
 
 Pure: nothing is read or written here.
 """

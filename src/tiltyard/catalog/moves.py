@@ -57,6 +57,9 @@ MOVES_REMEMBERED = 32
 PRIVATE = "_tiltyard"
 """The directory in a table's directory that other programs leave alone (decision D3)."""
 
+REGISTERS_KEPT = 8
+"""Versions of registers whose moves are kept as they were read."""
+
 LATE_SECONDS = 10.0
 """A mover that was away for longer since its rewrite looks again whether there is still something to move."""
 
@@ -121,6 +124,23 @@ def pending(metadata: Mapping[str, str]) -> tuple[Move, ...]:
     )
 
 
+_recent: tuple[tuple[Mapping[str, str], tuple[Move, ...]], ...] = ()
+
+
+def moves_of(register: Register) -> tuple[Move, ...]:
+    """`pending` of a version of the register; kept for those looked at last, for every look at a table asks."""
+    global _recent
+    metadata = register.metadata
+    if not metadata:
+        return ()
+    for known, moves in _recent:
+        if known is metadata:
+            return moves
+    moves = pending(metadata)
+    _recent = ((metadata, moves), *_recent[: REGISTERS_KEPT - 1])
+    return moves
+
+
 def unreadable(metadata: Mapping[str, str]) -> tuple[str, ...]:
     """The keys of moves that cannot be read."""
     return tuple(key for key in metadata if key.startswith(PREFIX) and _parsed(key, metadata[key]) is None)
@@ -146,13 +166,13 @@ def _parsed(key: str, text: str) -> Move | None:
 def places(register: Register, row: Row) -> tuple[str, ...]:
     """Where the directory of a table row may be."""
     location = row.location or ""
-    found = [each.source for each in pending(register.metadata) if each.target == location and each.source]
+    found = [each.source for each in moves_of(register) if each.target == location and each.source]
     return (location, *reversed(found))
 
 
 def standing(store: Store, register: Register, location: str) -> str:
     """Where the directory of a row with this location is now: there, or where it is to be moved from."""
-    for move in reversed(pending(register.metadata)):
+    for move in reversed(moves_of(register)):
         is_mine = move.kind is Kind.MOVE and move.target == location
         if is_mine and store.exists(f"{move.source}/{move.witness}"):
             return move.source
@@ -161,7 +181,7 @@ def standing(store: Store, register: Register, location: str) -> str:
 
 def leaving(store: Store, register: Register, location: str) -> bool:
     """Whether what stands at a location was dropped or renamed and is about to go: no table of that name."""
-    for move in pending(register.metadata):
+    for move in moves_of(register):
         if move.source == location and (move.kind is Kind.HIDE or store.exists(f"{location}/{move.witness}")):
             return True
     return False
@@ -311,7 +331,7 @@ def roll(store: Store, register: Register) -> Rolled:
 
     A move that the store refuses stays for the next mutator; whoever needs its place says so.
     """
-    moves = pending(register.metadata)
+    moves = moves_of(register)
     if not moves:
         return NOTHING_ROLLED
     settled: list[str] = []
