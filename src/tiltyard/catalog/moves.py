@@ -128,7 +128,7 @@ _recent: tuple[tuple[Mapping[str, str], tuple[Move, ...]], ...] = ()
 
 
 def moves_of(register: Register) -> tuple[Move, ...]:
-    """`pending` of a version of the register; kept for those looked at last, for every look at a table asks."""
+    """`pending` of a version of the register; kept for the last ones, since every look at a table asks."""
     global _recent
     metadata = register.metadata
     if not metadata:
