@@ -56,7 +56,8 @@ class CleanFace(Handle):
         do the one that this handle shows and those after it, versions that a tag names (which is an error by
         default) and those that branches start from. Files that no version names go when they are older than
         seven days, or at once with `delete_unverified`: only where no writer is at work. Names that no writer
-        of tables gives stay for ever. Ages are those of the files by the store's clock.
+        of tables gives stay for ever. Ages are those of the files by the store's clock; a version's counts
+        from when its name was given.
 
         `older_than` is a `timedelta` or text such as `"7d"`. `delete_rate_limit`: files each second at most.
         `delete_concurrency` has no effect. Raises `CleanupRefused` (tags), `CorruptFile`,
