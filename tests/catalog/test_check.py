@@ -210,7 +210,7 @@ def test_flags_that_nobody_knows_are_told(catalog: Catalog) -> None:
 
     damage(catalog.uri, flag)
     report = checked(catalog)
-    assert one(report, "unknown-flags").text.count("reader_feature_flags")
+    assert one(report, "unsupported-register").text.count("reader_feature_flags")
     assert report.damaged
 
 

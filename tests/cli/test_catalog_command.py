@@ -114,3 +114,14 @@ def test_an_undo_file_that_is_not_there_is_told(root: str, capsys: pytest.Captur
     assert "there is no undo file" in capsys.readouterr().err
     assert main(["catalog", "repair", root, "--undo", "../../etc/passwd.json"]) == 1
     assert "an undo file is in _tiltyard/repair/" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("action", ["list", "check", "repair", "dropped", "purge", "migrate"])
+def test_a_place_that_is_no_catalog_is_told(
+    action: str, root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["catalog", action, f"{root}/nowhere"]) == 1
+    assert "there is no directory" in capsys.readouterr().err
+    assert main(["catalog", action, f"{root}/planes.lance"]) == 1
+    assert "is itself a table" in capsys.readouterr().err
+    assert not Path(root, "nowhere").exists()

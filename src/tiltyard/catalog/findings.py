@@ -78,7 +78,7 @@ def find(facts: Facts) -> tuple[Finding, ...]:
         return (Finding("unreadable-register", REGISTER, text, advice=_OLDER),)
     if facts.unsupported:
         advice = "use software that knows this; nothing here is touched"
-        return (Finding("unknown-flags", REGISTER, facts.unsupported, advice=advice),)
+        return (Finding("unsupported-register", REGISTER, facts.unsupported, advice=advice),)
     rows = _Rows(facts)
     found = [*_doubles(facts, rows)]  # first: the other rules see what it leaves
     for rule in _RULES:

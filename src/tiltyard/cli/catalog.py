@@ -104,8 +104,21 @@ def run(arguments: argparse.Namespace) -> int:
     from tiltyard.catalog import open_catalog
 
     catalog = open_catalog(arguments.root, properties=MODES[arguments.mode])
+    _refuse_wrong_places(catalog)
     status: int = _ACTIONS[arguments.action](catalog, arguments)
     return status
+
+
+def _refuse_wrong_places(catalog: Catalog) -> None:
+    """A slip of the pen is no empty catalog."""
+    from tiltyard.catalog.found import is_directory
+    from tiltyard.dataset.places import is_table
+    from tiltyard.errors import InvalidUri
+
+    if not is_directory(catalog.store, ""):
+        raise InvalidUri(f"there is no directory {catalog.uri}: a catalog is one")
+    if is_table(catalog.store):
+        raise InvalidUri(f"{catalog.uri} is itself a table: give the directory that it lies in")
 
 
 # -- looking -------------------------------------------------------------------------------------
