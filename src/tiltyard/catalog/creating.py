@@ -348,6 +348,8 @@ class _Creation:
         marker = hidden(catalog, location, self.id[0])
         if marker.is_there and set_aside(catalog, location):
             return None  # what a dropper left under the name that died before it moved that away
+        if marker.is_there and seen.is_outdated(location):
+            return None  # it hides a table that was dropped or renamed since we looked
         if self.mode != "overwrite" and has_versions(store, ""):
             if marker.is_there:
                 raise TableAlreadyExists(
@@ -390,8 +392,8 @@ class _Creation:
         stands = has_versions(catalog.store, location)
         for _ in range(MAX_LOOKS):
             if not stands:
-                found = row
-                break  # dropped, renamed or deregistered since: whoever did that knows of its entry
+                # Dropped, renamed or deregistered since: whoever did that knows of its entry and its marker.
+                return Found(id, location, location_uri(catalog.store.uri, location), row, False), dataset
             answer = _after_the_fact(
                 seen, partial(_ensure_row, seen, row, marker), f"table {name!r} was created"
             )
@@ -442,15 +444,15 @@ def _ensure_row(seen: Look, row: Row, marker: Hidden | None, draft: Draft) -> Ro
     """The row of a root table that stands in `<name>.lance`."""
     name, location = row.object_id, str(row.location)
     now = draft.rows.find(name)
-    if now is None:
+    if now is None or now.object_type != TABLE or now.location != location:
         if seen.has_left(draft, (name,), location):
             return Ensured.LEFT
+        if now is not None:
+            return Ensured.TAKEN
         draft.put(row)
         if marker is not None:
             marker.in_rewrite(draft)
         return row
-    if now.object_type != TABLE or now.location != location:
-        return Ensured.TAKEN
     if row.metadata is not None and now.metadata != row.metadata:
         now = replace(now, metadata=row.metadata)
         draft.put(now)

@@ -41,6 +41,12 @@ class Look:
         """Whether a table, or its directory, was dropped, renamed or moved since this look."""
         return moves.left_since(self.register, draft.metadata, object_id(id), location)
 
+    def is_outdated(self, location: str) -> bool:
+        """Whether a table has left or got a location since this look."""
+        if not self.catalog.settings.mode.has_register:
+            return False
+        return moves.changed_since(self.register, self.catalog.register().metadata, location)
+
 
 def look(catalog: Catalog) -> Look:
     """The newest version of the register, of which changes may be made.
