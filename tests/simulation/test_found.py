@@ -27,6 +27,7 @@ FOUND_IN_STORMS = {
         103,
     ): "a tag whose name could not be synced was seen, told as made, and lost with the power",
     ("reads-disk", 120): "the same",
+    ("everything-disk", 3078): "a tag named a version that was seen, and lost with the power",
 }
 """In weather with more faults than usual."""
 

@@ -174,10 +174,22 @@ def test_a_creation_that_is_found_to_have_landed_is_synced_before_it_is_told(uri
     store = FaultyStore(open_store(uri), plan)
     create_tag(store, "gold", at(store, 2))
     assert ("sync_dir", "_refs/tags") in plan.trace[plan.trace.index(("create", "_refs/tags/gold.json")) :]
-    failing = Plan(Rule(Fault.LOSE_ANSWER, "create"), Rule(Fault.FAIL_BEFORE, "sync_dir"))
+    failing = Plan(Rule(Fault.LOSE_ANSWER, "create"), Rule(Fault.FAIL_BEFORE, "sync_dir", path="_refs/*"))
     store = FaultyStore(open_store(uri), failing)
     with pytest.raises(OutcomeUnknown, match="List the tags"):
         create_tag(store, "silver", at(store, 2))
+
+
+def test_a_version_is_synced_before_a_tag_names_it(uri: str) -> None:
+    """Whoever made it may have died before that, and the tag would outlive it."""
+    plan = Plan(Rule(Fault.FAIL_BEFORE, "sync_dir", path="_versions", times=2))
+    store = FaultyStore(open_store(uri), plan)
+    create_tag(open_store(uri), "gold", at(open_store(uri), 1))
+    for change in (create_tag, move_tag):
+        name = "gold" if change is move_tag else "silver"
+        with pytest.raises(StoreError):
+            change(store, name, at(store, 2))
+    assert {name: tag.version for name, tag in list_tags(store).items()} == {"gold": 1}
 
 
 def test_a_creation_whose_answer_is_lost_does_not_take_anothers_tag_for_its_own(uri: str) -> None:

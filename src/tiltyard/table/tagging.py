@@ -65,6 +65,7 @@ def create_tag(root: Store, name: str, target: Snapshot, metadata: Mapping[str, 
         with_nonce(metadata or {}),
     )
     path, data = names.tag_path(name), encode_tag(tag)
+    _make_target_safe(target)
     answer = root.create(path, data)
     if answer is Created.NOT_DONE:
         cause = root.failure(path)
@@ -96,6 +97,7 @@ def move_tag(root: Store, name: str, target: Snapshot) -> Tag:
         updated_at=_now(root),
         metadata=with_nonce(before.metadata),
     )
+    _make_target_safe(target)
     _replace(root, tag)
     _check_target(root, tag, target, before)
     return tag
@@ -158,6 +160,13 @@ def _manifest_size(target: Snapshot) -> int:
         return target.store.stat(target.location.path).size
     except ObjectNotFound:
         raise not_found(target.store, target.version) from None
+
+
+def _make_target_safe(target: Snapshot) -> None:
+    """Sync the name of a version before a tag names it: its maker may have died, or not be done yet, and the
+    tag would outlive it. Raises `StoreError`; then no tag was written.
+    """
+    target.store.sync_dir(names.VERSIONS_DIR)
 
 
 def _check_target(root: Store, tag: Tag, target: Snapshot, before: Tag | None) -> None:
