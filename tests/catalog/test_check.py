@@ -139,6 +139,17 @@ def test_a_directory_under_its_encoded_name_is_not_missing(catalog: Catalog) -> 
     assert checked(catalog).findings == ()
 
 
+def test_a_place_may_be_written_in_several_ways(catalog: Catalog) -> None:
+    ty.create_table(Path(catalog.uri, "deep", "down.lance"), DATA)
+    put_rows(
+        catalog.uri,
+        Row("a$slashes", TABLE, "/deep//down.lance/"),
+        Row("a$up", TABLE, "../deep/down.lance"),
+    )
+    report = checked(catalog)
+    assert [(each.kind, each.subject) for each in report.findings] == [("missing-directory", "a$up")]
+
+
 def test_a_directory_that_no_row_names(catalog: Catalog) -> None:
     ty.create_table(Path(catalog.uri, "33333333_a$t"), DATA)
     ty.create_table(Path(catalog.uri, "44444444_zz$u"), DATA)

@@ -82,12 +82,13 @@ def gather(catalog: Catalog) -> Facts:
         return replace(nothing, unsupported=str(error))
     except (CorruptFile, CatalogDamaged, VersionNotFound) as error:
         return replace(nothing, unreadable=str(error))
-    places, files = _places(store, rows)
+    facts = _of_register(catalog, register)
+    places, files = _places(store, rows, facts.named)
     for location in _disputed(rows):
         if location in places and places[location].is_table:
             places[location] = replace(places[location], rows=_count(catalog, location))
     return replace(
-        _of_register(catalog, register),
+        facts,
         rows=rows,
         elsewhere=_elsewhere(register, rows),
         places=places,
@@ -107,7 +108,7 @@ def _of_register(catalog: Catalog, register: Register) -> Facts:
     named = {each.location for each in dropped} | {each.home for each in dropped if each.home is not None}
     for location in _locations(tuple(register.rows)):
         first = location.partition("/")[0]
-        named |= {first, quote(first, safe=KEPT_CHARACTERS)}
+        named |= {location, first, quote(first, safe=KEPT_CHARACTERS)}
     for move in under_way:
         named |= {move.source, move.target}
     facts = Facts(
@@ -160,21 +161,27 @@ def _elsewhere(register: Register, rows: tuple[Row, ...]) -> dict[str, tuple[str
     return found
 
 
-def _places(store: Store, rows: tuple[Row, ...]) -> tuple[dict[str, Place], tuple[str, ...]]:
+def _places(
+    store: Store, rows: tuple[Row, ...], named: frozenset[str]
+) -> tuple[dict[str, Place], tuple[str, ...]]:
     """Every directory that looks like a table's, or that a row names; and files named like tables."""
     places: dict[str, Place] = {}
     files = []
-    used = set(_locations(rows))
     for name in store.list_names(""):
         if not (name.endswith(SUFFIX) and name != SUFFIX) and not HASHED.fullmatch(name):
             continue
         if store.exists(name):
             files.append(name)
         else:
-            places[name] = _place(store, name, name in used)
-    for location in sorted(used - set(places)):
+            places[name] = _place(store, name, name in named)
+    for location in sorted(set(_locations(rows)) - set(places)):
         if is_directory(store, location):
             places[location] = _place(store, location, True)
+    for row in rows:  # a row may write its place in another way
+        if row.location is not None and row.location not in places:
+            for location in _locations((row,)):
+                if location in places:
+                    places[row.location] = places[location]
     return places, tuple(each for each in files if each.endswith(SUFFIX))
 
 
@@ -195,7 +202,8 @@ def _place(store: Store, location: str, used: bool) -> Place:
         latest=versions[-1].version if versions else 0,
         reserved=RESERVED in names,
         deregistered=DEREGISTERED in names,
-        age_ns=0 if used else _age(store, location),
+        # How old a table is does not matter; a directory without a version may be somebody's at work.
+        age_ns=0 if used or (versions and location.endswith(SUFFIX)) else _age(store, location),
     )
 
 
