@@ -18,7 +18,6 @@ from tiltyard.catalog.found import find_table
 from tiltyard.catalog.listing import list_tables
 from tiltyard.catalog.markers import DEREGISTERED, RESERVED
 from tiltyard.catalog.namespaces import create_namespace
-from tiltyard.catalog.rows import Row
 from tiltyard.catalog.settings import Settings
 from tiltyard.catalog.tables import (
     create_table,
@@ -28,6 +27,7 @@ from tiltyard.catalog.tables import (
     register_table,
     table_exists,
 )
+from tiltyard.catalog.trash import drop_table, undrop_table
 from tiltyard.dataset import write_dataset
 from tiltyard.errors import (
     CatalogThrottled,
@@ -241,6 +241,18 @@ def test_registering_over_a_name_leaves_the_files_of_the_table_before(root: str)
     assert os.path.isdir(os.path.join(root, old.location, "_versions"))
 
 
+def test_the_directory_of_a_dropped_table_cannot_be_registered(root: str) -> None:
+    lake = fresh(root)
+    write_dataset(DATA, os.path.join(root, "stock"))
+    register_table(lake, ("t",), "stock")
+    drop_table(lake, ("t",))
+    for name in ("t", "u"):
+        with pytest.raises(TableAlreadyExists, match="undrop"):
+            register_table(lake, (name,), "stock")
+    undrop_table(lake, ("t",))
+    assert describe(lake, ("t",), detailed=True).version == 1
+
+
 def test_of_all_that_register_one_name_one_wins(root: str) -> None:
     create_table(fresh(root), ("t",), DATA)
     deregister_table(fresh(root), ("t",))
@@ -315,16 +327,26 @@ def test_of_all_that_deregister_one_table_one_succeeds(root: str, mode: str, kin
     assert sorted(answers) == ["TableNotFound"] * 5 + ["ok"]
 
 
-def test_deregistering_a_name_registered_elsewhere_does_not_bring_the_directory_of_the_name_up(
-    root: str,
-) -> None:
+def test_registering_over_a_table_that_is_found_by_its_directory_hides_that(root: str) -> None:
     lake = fresh(root)
     write_dataset(DATA, os.path.join(root, "t.lance"))
-    lake.mutate(lambda draft: draft.put(Row("t", "table", "elsewhere")))
-    assert find_table(lake, ("t",)).location == "elsewhere"
+    write_dataset(pa.table({"a": [9]}), os.path.join(root, "x"))
+    with pytest.raises(TableAlreadyExists):
+        register_table(lake, ("t",), "x")
+    register_table(lake, ("t",), "x", mode="overwrite")
+    assert find_table(lake, ("t",)).location == "x"
     deregister_table(lake, ("t",))
     assert not table_exists(fresh(root), ("t",))
     assert not table_exists(fresh(root, "v1"), ("t",))
+
+
+def test_a_table_created_while_its_name_is_deregistered_elsewhere_is_not_hidden(root: str) -> None:
+    lake = fresh(root)
+    write_dataset(DATA, os.path.join(root, "x"))
+    register_table(lake, ("t",), "x")
+    write_dataset(DATA, os.path.join(root, "t.lance"))  # version 1 of a creator that has not got to its row
+    deregister_table(lake, ("t",))
+    assert find_table(lake, ("t",)).location == "t.lance"
 
 
 @pytest.mark.parametrize("kind", ["row", "plain"])

@@ -25,7 +25,6 @@ from tiltyard.catalog.found import (
     Found,
     find_or_none,
     has_versions,
-    is_directory,
     no_table,
     register_of,
     table_row,
@@ -46,7 +45,7 @@ from tiltyard.catalog.names import (
 from tiltyard.catalog.rows import TABLE, Row, properties_text
 from tiltyard.catalog.settings import Mode
 from tiltyard.catalog.taking import Look, check_parents, look, taken
-from tiltyard.catalog.trash import is_kept
+from tiltyard.catalog.trash import is_kept, records
 from tiltyard.errors import (
     InvalidInput,
     OutcomeUnknown,
@@ -228,6 +227,9 @@ def register_table(
     new = Row(object_id(id), TABLE, place, text)
     marker = hidden(catalog, root_location(id[0]), new.object_id) if found is None and len(id) == 1 else None
     own = marker is not None and place == marker.location
+    asked_at = runtime.monotonic()
+    by_name = found is not None and found.row is None and found.location != place
+    replaced = hide(root_location(id[0]), object_id(id)) if by_name else None
     stale = None
     if marker is not None and marker.is_others and (own or row_at_own(register, id)):
         # Readers of the default mode must see it again; whoever takes the marker away may replace the row.
@@ -235,17 +237,32 @@ def register_table(
 
     def put(draft: Draft) -> None:
         now = draft.rows.find(new.object_id)
+        _refuse_dropped(draft, place)
         if now is None or not (overwrite or now == stale) or now.object_type != TABLE:
             put_new(draft, id, new)
         else:
             draft.put(new)
         if marker is not None and own:
             marker.in_rewrite(draft)
+        if replaced is not None:
+            moves.add(draft.metadata, replaced)
 
     seen.mutate(put)
     if marker is not None and own:
         marker.follow()
+    if replaced is not None:
+        carry_out(catalog, replaced, asked_at)
     return Found(id, place, location_uri(catalog.store.uri, place), new, None)
+
+
+def _refuse_dropped(draft: Draft, place: str) -> None:
+    """Raise TableAlreadyExists for a directory that a dropped table is to get back."""
+    for each in records(draft.metadata):
+        if each.location == place:
+            raise TableAlreadyExists(
+                f"the directory {place!r} holds the dropped table {each.object_id!r}: bring that back with "
+                "undrop, and rename it if it shall have another name"
+            )
 
 
 def row_at_own(register: Register, id: Id) -> bool:
@@ -322,13 +339,12 @@ def _is_same(now: Row, found: Found) -> bool:
 
 
 def _hiding(catalog: Catalog, id: Id, found: Found) -> moves.Move | None:
-    """What hides the directory of a root table's name from those who read the root by names."""
-    if len(id) > 1:
-        return None
+    """What hides the directory of a root table's name from those who read the root by names. One that the
+    table does not lie in is another's: of a creator who is about to give way, or to get the name next.
+    """
+    lies = found.location if found.row is None else found.row.location
     own = root_location(id[0])
-    if found.location != own and not is_directory(catalog.store, own):
-        return None
-    return hide(own, object_id(id))
+    return hide(own, object_id(id)) if len(id) == 1 and lies == own else None
 
 
 def table_exists(catalog: Catalog, id: Id, *, version: int | None = None) -> bool:

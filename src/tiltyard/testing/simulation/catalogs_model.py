@@ -177,8 +177,9 @@ def written(content: int, shelf: Shelf) -> tuple[Shelf, Answer]:
 
 
 def register(id: Id, content: int, shelf: Shelf) -> tuple[Shelf, Answer]:
-    """Give a table that lies in a directory of its own an id."""
-    taken = TABLE_EXISTS if shelf.get(id) is not None else None
+    """Give a table that lies in a directory of its own an id, unless a dropped table is to get that back."""
+    held = any(item.maker == content for _, item in shelf.dropped)
+    taken = TABLE_EXISTS if held or shelf.get(id) is not None else None
     return _refused(shelf, taken, _no_parent(shelf, id)) or (shelf.put(id, Item(content, content)), Done())
 
 
