@@ -29,6 +29,13 @@ def test_a_sound_batch_is_all_or_nothing(name: str) -> None:
     assert report.finding is None, report.finding
 
 
+def test_a_look_at_what_stands_that_fails_does_not_make_it_undone() -> None:
+    """Found by the simulation: the size of a new manifest could not be read, and the batch was told to have
+    failed.
+    """
+    assert explore(BATCHES["batches-appends-objects"](), [100226]).finding is None
+
+
 def found(name: str, owner: Any, attribute: str, value: Any, *faults: Fault) -> None:
     scenario = BATCHES[name]()
     assert isinstance(scenario, BatchScenario)

@@ -57,6 +57,7 @@ from tiltyard.errors import (
     ObjectNotFound,
     OutcomeUnknown,
     RetryableConflict,
+    StoreError,
     TiltyardError,
     UnsupportedFeature,
 )
@@ -203,7 +204,7 @@ class _Plan:
 def _published(store: Store, staged: Staged, member: Member, made: VersionLocation) -> Done:
     try:
         stat = store.stat(made.path)
-    except ObjectNotFound:  # cleaned up since
+    except StoreError:  # cleaned up since, or not to be seen just now: the version stands all the same
         return Done(member, staged.location, version=made.version, manifest=made.path)
     return Done(
         member,
