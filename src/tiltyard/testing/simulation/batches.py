@@ -78,16 +78,16 @@ def _set_up(world: World) -> list[tuple[CreateVersion, str]]:
     create_namespace(catalog, ("n",))
     for id in (*TABLES, LEAVING):
         create_table(catalog, id, rows({1: 1}))
-    return [_staged(catalog, id) for id in TABLES]
+    return [stage(catalog, id, {BATCH_KEY: BATCH_KEY}) for id in TABLES]
 
 
-def _staged(catalog: Catalog, id: Id) -> tuple[CreateVersion, str]:
-    """A version as a client stages it, its files in their place and its manifest beside its own; and the uuid
-    of its transaction.
+def stage(catalog: Catalog, id: Id, pairs: dict[int, int]) -> tuple[CreateVersion, str]:
+    """A version with some rows more as a client stages it: its files in their place, its manifest beside its
+    own. Also the uuid of its transaction.
     """
     store = table_store(catalog, find_table(catalog, id))
     base = open_latest(store, catalog.session)
-    fragments = write_fragments(store, base.schema, rows({BATCH_KEY: BATCH_KEY}).to_batches())
+    fragments = write_fragments(store, base.schema, rows(pairs).to_batches())
     transaction = Transaction(base.version, str(runtime.uuid4()), Append(tuple(fragments)))
     version = base.version + 1
     manifest = apply(base.manifest, transaction, version=version, timestamp_ns=runtime.now_ns(), read=None)
