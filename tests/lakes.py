@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -44,6 +44,20 @@ def planned(root: str, plan: Plan, mode: str = "mixed") -> Catalog:
 def faulty(root: str, *rules: Rule, mode: str = "mixed") -> Catalog:
     """The same with the rules alone."""
     return planned(root, Plan(*rules), mode)
+
+
+class Interrupted(Catalog):
+    """A catalog whose first change finds that others did something after it was planned."""
+
+    def __init__(self, root: str, meanwhile: Callable[[], object], mode: str = "mixed") -> None:
+        super().__init__(open_store(root), Settings.parse(MODES[mode]), Session())
+        self._meanwhile: Callable[[], object] | None = meanwhile
+
+    def mutate(self, *arguments: Any, **named: Any) -> Any:
+        meanwhile, self._meanwhile = self._meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return super().mutate(*arguments, **named)
 
 
 def table(*values: int) -> pa.Table:

@@ -11,11 +11,24 @@ from typing import Any
 
 import pytest
 
-from lakes import MODES, directories, fresh, has, moves_left, over, put, table, trash_left, values
+from lakes import (
+    MODES,
+    Interrupted,
+    directories,
+    fresh,
+    has,
+    moves_left,
+    over,
+    put,
+    table,
+    trash_left,
+    values,
+)
 from tiltyard.catalog import Catalog
 from tiltyard.catalog.found import find_table
 from tiltyard.catalog.listing import list_tables
 from tiltyard.catalog.namespaces import create_namespace, describe_namespace, drop_namespace
+from tiltyard.catalog.purging import purge
 from tiltyard.catalog.renaming import rename_table
 from tiltyard.catalog.rows import Row
 from tiltyard.catalog.tables import create_table, declare_table, deregister_table, register_table
@@ -373,6 +386,77 @@ def test_a_record_that_cannot_be_read_is_in_nobodys_way(root: str) -> None:
     undrop_table(lake, ("t",))
     assert values(fresh(root), ("t",)) == [1]
     assert fresh(root).register().metadata["tiltyard.trash.x"] == "?"
+
+
+# -- what others do between a plan and its rewrite -----------------------------------------------
+
+
+def dropped_and_made_by_others(root: str) -> None:
+    """As the official package does it: the row and the directory go, and come again under the same name."""
+    lake = fresh(root)
+    lake.mutate(lambda draft: draft.remove("t"))
+    lake.store.delete_tree("t.lance")
+    write_dataset(table(2), root + "/t.lance")
+    lake.mutate(lambda draft: draft.put(Row("t", "table", "t.lance")))
+
+
+def test_a_drop_takes_the_table_that_has_the_name_when_it_is_decided(root: str) -> None:
+    put(fresh(root), ("t",), 1)
+    drop_table(Interrupted(root, lambda: dropped_and_made_by_others(root)), ("t",))
+    assert not has(fresh(root), ("t",))
+    assert directories(fresh(root)) == [each.location for each in dropped_tables(fresh(root))]
+    undrop_table(fresh(root), ("t",))
+    assert values(fresh(root), ("t",)) == [2]
+
+
+def test_a_drop_of_a_table_that_was_away_meanwhile_takes_it_where_it_is(root: str) -> None:
+    put(fresh(root), ("t",), 1)
+
+    def away() -> None:
+        drop_table(fresh(root), ("t",))
+        undrop_table(fresh(root), ("t",))
+
+    drop_table(Interrupted(root, away), ("t",))
+    assert not has(fresh(root), ("t",))
+    assert trash_left(fresh(root)) == 1
+    undrop_table(fresh(root), ("t",))
+    assert values(fresh(root), ("t",)) == [1]
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_an_undrop_finds_in_its_rewrite_what_came_since_it_was_planned(
+    root: str, id: tuple[str, ...]
+) -> None:
+    put(fresh(root), id, 1)
+    drop_table(fresh(root), id)
+    with pytest.raises(TableNotDropped):
+        undrop_table(Interrupted(root, lambda: purge(fresh(root), 0)), id)
+    put(fresh(root), id, 1)
+    drop_table(fresh(root), id)
+    with pytest.raises(TableAlreadyExists):
+        undrop_table(Interrupted(root, lambda: put(fresh(root), id, 2)), id)
+    assert values(fresh(root), id) == [2]
+    drop_table(fresh(root), id, purge=True)
+    with pytest.raises(TableAlreadyExists):
+        undrop_table(Interrupted(root, lambda: undrop_table(fresh(root), id)), id)
+    assert values(fresh(root), id) == [1]
+
+
+def test_an_undrop_finds_in_its_rewrite_that_its_namespace_went(root: str) -> None:
+    put(fresh(root), ("n", "t"), 1)
+    drop_table(fresh(root), ("n", "t"))
+    with pytest.raises(NamespaceNotFound):
+        undrop_table(Interrupted(root, lambda: drop_namespace(fresh(root), ("n",))), ("n", "t"))
+    assert len(dropped_tables(fresh(root))) == 1
+
+
+def test_a_table_that_came_without_a_row_is_not_shadowed_by_one_that_comes_back(root: str) -> None:
+    put(fresh(root), ("t",), 1)
+    drop_table(fresh(root), ("t",))
+    with pytest.raises(TableAlreadyExists):
+        undrop_table(Interrupted(root, lambda: write_dataset(table(9), root + "/t.lance")), ("t",))
+    assert values(fresh(root), ("t",)) == [9]
+    assert len(dropped_tables(fresh(root))) == 1
 
 
 # -- several at once -----------------------------------------------------------------------------
