@@ -22,6 +22,7 @@ from urllib.parse import unquote
 from tiltyard import runtime
 from tiltyard.catalog import moves
 from tiltyard.catalog.found import register_of
+from tiltyard.catalog.markers import DEREGISTERED
 from tiltyard.catalog.names import REGISTER, resolve
 from tiltyard.catalog.rows import TABLE
 from tiltyard.catalog.settings import Mode
@@ -174,9 +175,10 @@ class _Step:
         return True
 
     def _empty(self, store: Store, location: str) -> None:
-        """Delete every file below a directory; the directories stay."""
+        """Delete every file below a directory, a marker that hides it last; the directories stay."""
         looked_at = runtime.monotonic()
-        for each in store.list(location):
+        marker = f"{location}/{DEREGISTERED}"
+        for each in sorted(store.list(location), key=lambda each: each.path == marker):
             if runtime.monotonic() - looked_at > LOOK_AGAIN_SECONDS:
                 looked_at = runtime.monotonic()
                 if self.record.key not in self.catalog.register().metadata:

@@ -53,6 +53,8 @@ class Place:
     """What it is renamed to, in another namespace."""
     space: Id
     """The namespace that is made and dropped: above the table, or of the same id."""
+    parent: Id
+    """A namespace that something is put into, and that is made and dropped."""
     starts: tuple[str, ...]
     properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -65,10 +67,10 @@ class Place:
 _STARTS = ("absent", "present", "dropped")
 
 PLACES: Mapping[str, Place] = {
-    "root": Place(("t",), ("u",), ("n", "u"), ("t",), (*_STARTS, "namespace")),
-    "child": Place(("n", "t"), ("n", "u"), ("u",), ("n",), (*_STARTS, "no parent")),
+    "root": Place(("t",), ("u",), ("n", "u"), ("t",), ("n",), (*_STARTS, "namespace")),
+    "child": Place(("n", "t"), ("n", "u"), ("u",), ("n",), ("n",), (*_STARTS, "no parent")),
     "manifest": Place(
-        ("t",), ("u",), ("n", "u"), ("t",), (*_STARTS, "namespace"), {"dir_listing_enabled": "false"}
+        ("t",), ("u",), ("n", "u"), ("t",), ("n",), (*_STARTS, "namespace"), {"dir_listing_enabled": "false"}
     ),
 }
 
@@ -87,6 +89,8 @@ STEPS: Mapping[str, Step] = {
     "deregister": lambda caller, place: caller.deregister(place.table),
     "create_namespace": lambda caller, place: caller.create_namespace(place.space),
     "drop_namespace": lambda caller, place: caller.drop_namespace(place.space),
+    "create_parent": lambda caller, place: caller.create_namespace(place.parent),
+    "drop_parent": lambda caller, place: caller.drop_namespace(place.parent),
     "read": lambda caller, place: caller.read(place.table),
     "read_new": lambda caller, place: caller.read(place.new),
     "list": lambda caller, place: caller.list(place.table[:-1]),
@@ -131,8 +135,8 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "parents": {
         "a": ("create", "read", "drop"),
-        "b": ("drop_namespace", "create_namespace", "list"),
-        "c": ("exist_ok", "drop_namespace", "undrop"),
+        "b": ("drop_parent", "create_parent", "list"),
+        "c": ("exist_ok", "drop_parent", "move"),
     },
     "registers": {
         "a": ("register", "read", "deregister"),
@@ -142,7 +146,7 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "threads": {
         "a/1": ("create", "drop"),
         "a/2": ("exist_ok", "read"),
-        "a/3": ("create_namespace", "rename"),
+        "a/3": ("create_parent", "rename"),
         "b": ("overwrite", "drop", "undrop"),
     },
     "purges": {
@@ -151,6 +155,12 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "c": ("exist_ok", "drop", "wait", "purge"),
     },
 }
+
+LEFT_OUT = (("registers", "root"),)
+"""A root table is there for everybody once its first version is, before it has its row. Where another table
+is registered under its name in that moment, its creator gives way; and a third caller has seen what never
+was. For the same reason namespaces have the name of a root table in pairs only.
+"""
 
 Pair: TypeAlias = tuple[str, str]
 
@@ -270,6 +280,8 @@ def _check(world: World, ledger: Ledger, place: Place) -> list[str]:
     caller.create_namespace(("zz",))
     wrong += check_settled(world)
     wrong += check_directories(world, ledger)
+    if world.storm.struck:
+        caller.wait(HOURS)  # what the dead have left under a name is in the way for a while
     _bring_back(caller, place)
     _look(caller, place)
     wrong += check_versions(world)
@@ -316,6 +328,8 @@ def catalog_scenarios(settings: Callable[[Medium], Settings]) -> dict[str, Calla
             name = f"catalog-pairs-{where}-{medium}"
             found[name] = partial(CatalogScenario, name, place, settings(medium))
             for group, actors in GROUPS.items():
+                if (group, where) in LEFT_OUT:
+                    continue
                 name = f"catalog-{group}-{where}-{medium}"
                 found[name] = partial(CatalogScenario, name, place, settings(medium), actors)
     return found
