@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from threading import Thread
+from threading import Thread, active_count
 from typing import Any
 
 import pyarrow as pa
@@ -72,6 +72,69 @@ def test_streams_of_many_threads_and_coroutines_lose_nothing(flights: Any) -> No
     wanted = [*range(100, 120), *range(200, 220), *range(300, 320), *range(401, 430)]
     assert {key: delay for key, delay in found.items() if key >= 100} == {key: key for key in wanted}
     assert delays(flights.live().to_arrow()) == found
+
+
+def test_hundreds_of_awaited_puts_share_log_entries_and_need_no_thread_each(flights: Any) -> None:
+    with flights.stream() as stream:
+        stream.put(row(1000))  # the shard is open
+        most = 0
+
+        async def putting(key: int) -> None:
+            nonlocal most
+            await stream.aput(row(key, key))
+            most = max(most, active_count())
+
+        async def awaiting() -> None:
+            before = active_count()
+            await asyncio.gather(*(putting(key) for key in range(400)))
+            assert most <= before + 2  # one that leads, and one that ends
+            with pytest.raises(SchemaMismatch):
+                await stream.aput({"id": [1]})
+
+        asyncio.run(awaiting())
+        assert stream.live().count("id < 400") == 400
+        (writer,) = stream._writer.writers
+        assert writer.stats()["put_count"] == 401
+        assert writer.stats()["wal_flush_count"] < 300
+
+
+def test_an_awaited_put_tells_that_the_shard_was_taken_over(flights: Any) -> None:
+    first, second = flights.stream(), flights.stream()
+    first.put(row(1))
+    second.put(row(2))
+
+    async def awaiting() -> None:
+        with pytest.raises(WriterFenced):
+            await first.aput(row(3))
+        await second.aclose()
+        with pytest.raises(WriterClosed):
+            await second.aput(row(3))
+
+    asyncio.run(awaiting())
+    with pytest.raises(WriterFenced):
+        first.close()
+
+
+def test_a_cancelled_put_is_in_whole_or_not_at_all(flights: Any) -> None:
+    with flights.stream() as stream:
+        stream.put(row(1))
+
+        async def awaiting() -> None:
+            tasks = [
+                asyncio.create_task(stream.aput({"id": [k, k + 1], "delay": [1, 1], "s": ["", ""]}))
+                for k in range(100, 160, 2)
+            ]
+            await asyncio.sleep(0)
+            for task in tasks[1:]:
+                task.cancel()
+            done = await asyncio.gather(*tasks, return_exceptions=True)
+            assert done[0] is None
+
+        asyncio.run(awaiting())
+        stream.put(row(2))
+        there = set(delays(stream.live().scan(where="id >= 100").to_arrow()))
+        assert {100, 101} <= there
+        assert {key ^ 1 for key in there} == there
 
 
 def test_a_second_stream_takes_the_shard_over(flights: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -272,3 +273,131 @@ def test_a_leader_interrupted_while_it_wakes_the_others_wakes_them_all_the_same(
     with pytest.raises(OutcomeUnknown):
         later.join(deadline=runtime.monotonic() + _LONG)
     assert queue.submit(3) == 6
+
+
+class _Told:
+    """What callers that do not wait were told."""
+
+    def __init__(self, wanted: int) -> None:
+        self.answers: dict[int, object] = {}
+        self.wanted = wanted
+        self.all = threading.Event()
+
+    def of(self, item: int) -> Callable[[object], None]:
+        def tell(answer: object) -> None:
+            assert item not in self.answers or self.answers[item] is answer
+            self.answers[item] = answer
+            if len(self.answers) == self.wanted:
+                self.all.set()
+
+        return tell
+
+
+def test_callers_that_do_not_wait_are_told_and_share_rounds_with_those_that_do() -> None:  # 2, 3, 6
+    run = _Rounds(held=True)
+    queue: CombiningQueue[int, int] = CombiningQueue(run)
+    told = _Told(5)
+    queue.post(0, told.of(0))
+    assert run.begun.wait(_LONG)
+    for item in (1, 2):
+        queue.post(item, told.of(item))
+    waiting = runtime.spawn(queue.submit, 3)
+    _queued(queue, 3)
+    for item in (7, 4):
+        queue.post(item, told.of(item))
+    run.gate.set()
+    assert waiting.join(deadline=runtime.monotonic() + _LONG) == 6
+    assert told.all.wait(_LONG)
+    assert isinstance(told.answers.pop(7), ValueError)
+    assert told.answers == {0: 0, 1: 2, 2: 4, 4: 8}
+    assert run.rounds == [[0], [1, 2, 3, 7, 4]]
+    assert queue.submit(5) == 10
+
+
+def test_hundreds_that_do_not_wait_need_one_task_at_a_time() -> None:  # 1, 6
+    run = _Rounds()
+    queue: CombiningQueue[int, int] = CombiningQueue(run, max_items=7, max_rounds=3)
+    told = _Told(450)
+    begun, real = [], runtime.spawn
+    runtime.spawn = lambda *a, **n: (begun.append(1), real(*a, **n))[1]  # type: ignore[assignment]
+    try:
+        items = [n for n in range(500) if n % 10 != 7]
+        for item in items:
+            queue.post(item, told.of(item))
+        assert told.all.wait(_LONG)
+    finally:
+        runtime.spawn = real
+    assert told.answers == {n: n * 2 for n in items}
+    assert not run.overlapped
+    assert sorted(item for batch in run.rounds for item in batch) == items
+    assert len(begun) <= len(run.rounds)
+
+
+def test_who_withdraws_before_a_round_is_neither_served_nor_told() -> None:  # 6
+    run = _Rounds(held=True)
+    queue: CombiningQueue[int, int] = CombiningQueue(run, max_rounds=1)
+    told = _Told(2)
+    queue.post(0, told.of(0))
+    assert run.begun.wait(_LONG)
+    back = [queue.post(item, told.of(item)) for item in (1, 2, 3)]
+    back[0]()
+    back[1]()
+    run.gate.set()
+    assert told.all.wait(_LONG)
+    assert run.rounds == [[0], [3]]
+    assert told.answers == {0: 0, 3: 6}
+    assert queue.submit(5) == 10
+
+
+def test_the_heir_that_withdrew_leads_the_others_all_the_same() -> None:  # 5, 6
+    run = _Rounds(held=True)
+    queue: CombiningQueue[int, int] = CombiningQueue(run, max_rounds=1)
+    leader = runtime.spawn(queue.submit, 0)
+    assert run.begun.wait(_LONG)
+    told = _Told(1)
+    back = queue.post(1, told.of(1))
+    queue.post(2, told.of(2))
+    real = queue._pass_on
+
+    def pass_on() -> None:
+        queue._pass_on = real  # type: ignore[method-assign]
+        real()
+        back()
+
+    queue._pass_on = pass_on  # type: ignore[method-assign]
+    run.gate.set()
+    assert leader.join(deadline=runtime.monotonic() + _LONG) == 0
+    assert told.all.wait(_LONG)
+    assert queue.submit(3) == 6
+
+
+def test_a_leading_task_that_is_stopped_tells_its_companions_and_lets_others_lead() -> None:  # 5, 6
+    calls: list[list[int]] = []
+
+    def run(items: list[int]) -> list[int]:
+        calls.append(items)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return items
+
+    queue: CombiningQueue[int, int] = CombiningQueue(run)
+    told = _Told(1)
+    queue.post(1, told.of(1))
+    assert told.all.wait(_LONG)
+    assert isinstance(told.answers[1], OutcomeUnknown)
+    assert queue.submit(2) == 2
+
+
+def test_without_threads_the_caller_that_would_not_wait_works_itself() -> None:  # 6
+    def none(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    queue: CombiningQueue[int, int] = CombiningQueue(lambda items: items)
+    told = _Told(1)
+    real = runtime.spawn
+    runtime.spawn = none  # type: ignore[assignment]
+    try:
+        queue.post(4, told.of(4))
+    finally:
+        runtime.spawn = real
+    assert told.answers == {4: 4}

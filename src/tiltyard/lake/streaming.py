@@ -11,7 +11,7 @@ import pyarrow as pa
 from tiltyard.dataset import arguments
 from tiltyard.dataset.mem_wal import one_batch_of
 from tiltyard.errors import InvalidInput
-from tiltyard.lake.words import plain
+from tiltyard.lake.words import in_plain_words, plain
 from tiltyard.memwal.capture import Captured, capture
 from tiltyard.memwal.lookup import Lookup
 from tiltyard.memwal.nearest import nearest_rows
@@ -88,12 +88,16 @@ class Stream:
         return Live(self._ds)
 
     async def aput(self, data: Any, *, durable: bool | None = None) -> None:
-        """`put`, awaited."""
-        await in_thread(self.put, data, durable=durable)
+        """`put`, awaited: any number may be under way, and they share log entries. Where it is cancelled the
+        rows may be in or not.
+        """
+        with in_plain_words():
+            await self._writer.aput(one_batch_of(data, None, self._ds.schema), durable=durable)
 
     async def adelete(self, keys: Any, *, durable: bool | None = None) -> None:
-        """`delete`, awaited."""
-        await in_thread(self.delete, keys, durable=durable)
+        """`delete`, awaited, as `aput` is."""
+        with in_plain_words():
+            await self._writer.adelete(self._keys(keys), durable=durable)
 
     async def aflush(self) -> None:
         """`flush`, awaited."""

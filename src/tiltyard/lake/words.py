@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -20,8 +21,22 @@ def plain(act: Callable[P, R]) -> Callable[P, R]:
         try:
             return act(*args, **options)
         except TiltyardError as error:
-            if error.args and isinstance(error.args[0], str):
-                error.args = (without_prefix(error.args[0]), *error.args[1:])
+            _said_plainly(error)
             raise
 
     return acting
+
+
+@contextmanager
+def in_plain_words() -> Iterator[None]:
+    """The same for a block."""
+    try:
+        yield
+    except TiltyardError as error:
+        _said_plainly(error)
+        raise
+
+
+def _said_plainly(error: TiltyardError) -> None:
+    if error.args and isinstance(error.args[0], str):
+        error.args = (without_prefix(error.args[0]), *error.args[1:])

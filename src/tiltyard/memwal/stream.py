@@ -7,7 +7,7 @@ others may be in. Rows of one key always go to one shard, so that for each key t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,11 @@ from tiltyard.memwal.capture import Captured, capture
 from tiltyard.memwal.claim import INCARNATION
 from tiltyard.memwal.identity import resolved_spec, streamed
 from tiltyard.memwal.incoming import deletions, one_batch, rows_of
-from tiltyard.memwal.log_schema import log_schema
+from tiltyard.memwal.log_schema import LogSchema, log_schema
 from tiltyard.memwal.owner import Streamable
 from tiltyard.memwal.routing import Value, manifests, router_of, shard_of
 from tiltyard.memwal.writer import ShardWriter
+from tiltyard.runtime.awaiting import Begin, in_thread, told
 from tiltyard.table.snapshot import open_latest
 
 if TYPE_CHECKING:
@@ -96,6 +97,29 @@ class ShardedWriter:
             writer = self._writer(value)
             for start in range(0, part.num_rows, writer.config.rows):
                 writer.delete(part.slice(start, writer.config.rows), durable=durable)
+
+    async def aput(self, data: Any, *, durable: bool | None = None) -> None:
+        """`put`, awaited: all shards at once, and no thread for the waiting."""
+        batch = one_batch(data)
+        rows_of(batch, self._schema)
+        await self._aput(batch, rows_of, durable)
+
+    async def adelete(self, keys: Any, *, durable: bool | None = None) -> None:
+        """`delete`, awaited, as `aput` is."""
+        batch = one_batch(keys)
+        deletions(batch, self._schema)
+        await self._aput(batch, deletions, durable)
+
+    async def _aput(self, batch: Any, stored: Callable[[Any, LogSchema], Any], durable: bool | None) -> None:
+        begins: list[Begin] = []
+        for value, part in self._router.parts(batch):
+            writer = self._writers.get(value)
+            if writer is None:
+                writer = await in_thread(self._writer, value)
+            for start in range(0, part.num_rows, writer.config.rows):
+                rows = stored(part.slice(start, writer.config.rows), writer.owned.schema)
+                begins += await writer.begins(rows, durable)
+        await told(begins)
 
     def _writer(self, value: Value) -> ShardWriter:
         found = self._writers.get(value)

@@ -15,7 +15,7 @@ Invariants, and their tests in tests/memwal/test_writer.py and tests/simulation/
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -37,6 +37,7 @@ from tiltyard.memwal.memtable import MemTable, View
 from tiltyard.memwal.owner import Owned, Streamable, take_over
 from tiltyard.memwal.publishing import Publisher
 from tiltyard.memwal.routing import Value
+from tiltyard.runtime.awaiting import Begin, in_thread, told
 from tiltyard.runtime.combine import CombiningQueue
 
 if TYPE_CHECKING:
@@ -184,21 +185,58 @@ class ShardWriter:
         """
         self._submit(deletions(keys, self._owned.schema), durable)
 
+    async def aput(self, data: Any, *, durable: bool | None = None) -> None:
+        """`put`, awaited: needs no thread while it waits. Where it is cancelled the rows may be in or not."""
+        await self.asubmit(rows_of(data, self._owned.schema), durable)
+
+    async def adelete(self, keys: Any, *, durable: bool | None = None) -> None:
+        """`delete`, awaited, as `aput` is."""
+        await self.asubmit(deletions(keys, self._owned.schema), durable)
+
+    async def asubmit(self, batch: Any, durable: bool | None) -> None:
+        """Have rows in the log's columns put, awaited."""
+        begins = await self.begins(batch, durable)
+        await told(begins)
+
+    async def begins(self, batch: Any, durable: bool | None) -> list[Begin]:
+        """What begins putting rows in the log's columns, once there is room for them; nothing for no rows."""
+        if not self._admits(batch):
+            return []
+        if self._is_crowded():
+            await in_thread(self._wait_for_room)
+        began = runtime.monotonic()
+
+        def begin(tell: Callable[[Any], None]) -> Callable[[], None]:
+            def answered(answer: BaseException | None) -> None:
+                if answer is None:
+                    self.counts.put(runtime.monotonic() - began)
+                tell(answer)
+
+            return self._queue.post(self._item(batch, durable), answered)
+
+        return [begin]
+
     def _submit(self, batch: Any, durable: bool | None) -> None:
+        if not self._admits(batch):
+            return
+        self._wait_for_room()
+        began = runtime.monotonic()
+        self._queue.submit(self._item(batch, durable))
+        self.counts.put(runtime.monotonic() - began)
+
+    def _item(self, batch: Any, durable: bool | None) -> _Put:
+        return _Put(batch, self.config.durable_write if durable is None else durable)
+
+    def _admits(self, batch: Any) -> bool:
+        """Whether there are rows to put, all of which may be. Raises what is wrong with them."""
         self._check_open()
         self._owned.router.check(batch, self._owned.manifest)
-        if not batch.num_rows:
-            return
         if batch.num_rows > self.config.rows:
             raise InvalidInput(
                 f"write of {batch.num_rows} rows exceeds max_memtable_rows={self.config.rows}: a write is "
                 "never split across memtables. Split the write"
             )
-        self._wait_for_room()
-        began = runtime.monotonic()
-        self._queue.submit(_Put(batch, self.config.durable_write if durable is None else durable))
-        self.counts.puts += 1
-        self.counts.put_seconds += runtime.monotonic() - began
+        return bool(batch.num_rows)
 
     def flush(self) -> None:
         """Publish everything that was put so far; returns when the shard's manifest names it."""
@@ -252,11 +290,14 @@ class ShardWriter:
 
     def _wait_for_room(self) -> None:
         """Hold a put back while too much waits to be published."""
-        while self.unpublished_bytes() >= self.config.max_unflushed_memtable_bytes:
+        while self._is_crowded():
             if not self._state[1]:
                 self._queue.submit(_Step(freeze=True))
             self._publisher.wait(runtime.monotonic() + FULL_POLL_SECONDS)
             self._check_open()
+
+    def _is_crowded(self) -> bool:
+        return self.unpublished_bytes() >= self.config.max_unflushed_memtable_bytes
 
     def unpublished_bytes(self) -> int:
         """Bytes of rows in memory."""
@@ -414,6 +455,11 @@ class Counts:
     generation_rows: int = 0
     generation_seconds: float = 0.0
     failures: int = 0
+
+    def put(self, seconds: float) -> None:
+        """One more put was answered."""
+        self.puts += 1
+        self.put_seconds += seconds
 
     def logged(self, nbytes: int, seconds: float) -> None:
         """One more log entry."""

@@ -11,6 +11,9 @@ Invariants, checked by tests/runtime/test_combine.py:
 4. A leader works at most `max_rounds` rounds, its own item being in the first of them.
 5. A caller that leaves by an exception, wherever it is interrupted, takes neither the lead nor anybody's
    answer with it.
+6. A caller that does not wait (`post`) is told its answer, unless it withdrew before a round took its item;
+   where the lead falls to it, a task is spawned that leads in its place: one at a time, however many such
+   callers there are.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from tiltyard import runtime
 from tiltyard.errors import OutcomeUnknown
@@ -32,18 +35,60 @@ class LeaderInterrupted(OutcomeUnknown):
     """The caller that did the shared work was interrupted: it may have been done, or not."""
 
 
+def _interrupted() -> LeaderInterrupted:
+    return LeaderInterrupted(
+        "the caller that did the shared work was interrupted: it may have been done; read again"
+    )
+
+
 MAX_ITEMS_PER_ROUND = 1024
 MAX_ROUNDS_PER_LEADER = 4
+
+
+class _Wake(Protocol):
+    """How a caller learns that it has its answer, or without one that the lead is its own. May come twice."""
+
+    def set(self) -> None: ...
 
 
 class _Waiting(Generic[Item, Answer]):
     __slots__ = ("answer", "answered", "item", "wake")
 
-    def __init__(self, item: Item, wake: Event) -> None:
+    def __init__(self, item: Item) -> None:
         self.item = item
-        self.wake = wake
+        self.wake: _Wake
         self.answered = False
         self.answer: Answer | BaseException | None = None
+
+
+class _Posted(Generic[Item, Answer]):
+    """The wake of a caller that does not wait: its answer is told, the lead is given to a task."""
+
+    __slots__ = ("_lead", "_led", "_lock", "_mine", "_tell")
+
+    def __init__(
+        self,
+        mine: _Waiting[Item, Answer],
+        tell: Callable[[Answer | BaseException], None],
+        lead: Callable[[_Waiting[Item, Answer]], None],
+    ) -> None:
+        self._mine = mine
+        self._tell = tell
+        self._lead = lead
+        self._led = False
+        self._lock = runtime.leaf_lock()
+
+    def set(self) -> None:
+        if self._mine.answered:
+            self._tell(self._mine.answer)  # type: ignore[arg-type]
+            return
+        with self._lock:
+            leads, self._led = not self._led, True
+        if leads:
+            try:
+                runtime.spawn(self._lead, self._mine, name="leader of callers that do not wait")
+            except RuntimeError:  # there can be no more threads: then this one does it
+                self._lead(self._mine)
 
 
 class CombiningQueue(Generic[Item, Answer]):
@@ -74,14 +119,16 @@ class CombiningQueue(Generic[Item, Answer]):
 
     def submit(self, item: Item) -> Answer:
         """Have `item` served in a round, by another caller or by this one; its answer."""
-        mine: _Waiting[Item, Answer] = _Waiting(item, runtime.event())
+        mine: _Waiting[Item, Answer] = _Waiting(item)
+        wake: Event = runtime.event()
+        mine.wake = wake
         try:
             with self._lock:
                 if self._leader is None:
                     self._leader = mine
                 self._queue.append(mine)
             if self._leader is not mine:
-                mine.wake.wait()
+                wake.wait()
             if not mine.answered:  # ours from the start, or woken without an answer: the lead is ours
                 self._lead()
         except BaseException:
@@ -91,6 +138,42 @@ class CombiningQueue(Generic[Item, Answer]):
         if isinstance(answer, BaseException):
             raise answer
         return answer  # type: ignore[return-value]
+
+    def post(self, item: Item, tell: Callable[[Answer | BaseException], None]) -> Callable[[], None]:
+        """Have `item` served in a round without waiting for it; `tell` is called with its answer, or with
+        the exception that it failed by, from the thread that leads. `tell` must neither wait nor raise, and
+        not mind a second call.
+
+        Gives a function that withdraws the item if no round has taken it yet: then nothing is told.
+        """
+        mine: _Waiting[Item, Answer] = _Waiting(item)
+        mine.wake = _Posted(mine, tell, self._lead_for)
+        with self._lock:
+            leads = self._leader is None
+            if leads:
+                self._leader = mine
+            self._queue.append(mine)
+        if leads:
+            try:
+                mine.wake.set()
+            except BaseException:  # no task could be begun
+                self._abandon(mine)
+                raise
+        return lambda: self._withdraw(mine)
+
+    def _withdraw(self, mine: _Waiting[Item, Answer]) -> None:
+        with self._lock:
+            if mine in self._queue:  # the lead, if it has it, stays with the task that leads in its place
+                self._queue.remove(mine)
+
+    def _lead_for(self, mine: _Waiting[Item, Answer]) -> None:
+        try:
+            self._lead()
+        except BaseException:
+            self._abandon(mine)
+            if not mine.answered:
+                self._answer([mine], [_interrupted()])
+            raise
 
     def _lead(self) -> None:
         batch: list[_Waiting[Item, Answer]] = []
@@ -107,10 +190,7 @@ class CombiningQueue(Generic[Item, Answer]):
             # The leader is being stopped (interrupt, crash). Its companions must neither hang nor believe a
             # result; those that still stand in the queue are for the next leader.
             left = [one for one in batch if not one.answered and one not in self._queue]
-            unknown = LeaderInterrupted(
-                "the caller that did the shared work was interrupted: it may have been done; read again"
-            )
-            self._answer(left, [unknown] * len(left))
+            self._answer(left, [_interrupted()] * len(left))
             for one in batch:  # whoever has an answer may not have been told
                 if one.answered:
                     one.wake.set()
