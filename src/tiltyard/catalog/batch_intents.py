@@ -119,8 +119,15 @@ def is_announced(store: Store, intent: Intent) -> bool:
 
 
 def tear(store: Store, intent: Intent, told: str) -> None:
-    """Leave word of a batch that can be neither finished nor taken back, for a person to look at."""
-    store.create(intent.torn_path, told.encode())  # the same of everybody who finds it so
+    """Leave word of a batch that can be neither finished nor taken back, for a person to look at. Raises
+    `StoreError`: its intent must stay then.
+    """
+    answer = store.create(intent.torn_path, told.encode())
+    if answer not in (Created.WON, Created.EXISTS):  # whoever finds it so says the same
+        raise StoreError(
+            f"what became of the batch could not be written down at {store.uri}/{intent.torn_path} "
+            f"({store.failure(intent.torn_path) or answer.value})"
+        )
 
 
 def was_torn(store: Store, intent: Intent) -> bool:

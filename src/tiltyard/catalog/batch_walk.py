@@ -224,12 +224,22 @@ class Walk:
         if torn and not is_announced(store, self.intent) and not was_torn(store, self.intent):
             # Another process has gone through all of it, so long ago that its versions are gone or built on.
             raise self._unknown(cause) from cause
-        if torn:
-            tear(store, self.intent, told)
         batch_rows.release(self.catalog, self.intent.rows)
-        withdraw(store, self.intent)
         if torn:
+            self._tear(told)
             raise BatchTorn(told) from cause
+        try:
+            withdraw(store, self.intent)
+        except StoreError as error:
+            raise self._unknown(error) from error
+
+    def _tear(self, told: str) -> None:
+        """Leave word instead of the intent. Raises `OutcomeUnknown`."""
+        try:
+            tear(self.catalog.store, self.intent, told)
+            withdraw(self.catalog.store, self.intent)
+        except StoreError as error:
+            raise self._unknown(error) from error
 
     def _restore(self, staged: Staged, made: VersionLocation) -> None:
         store, session = self.catalog.store.at(staged.location), self.catalog.session
@@ -257,8 +267,7 @@ class Walk:
                     f"versions of {object_id(removal.id)!r} could not be removed ({error}); all else of "
                     f"the batch {self.intent.uuid} stands"
                 )
-                tear(self.catalog.store, self.intent, told)
-                withdraw(self.catalog.store, self.intent)
+                self._tear(told)
                 raise BatchTorn(told) from error
 
 
