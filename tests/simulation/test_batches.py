@@ -34,7 +34,7 @@ def test_a_sound_batch_is_all_or_nothing(name: str) -> None:
     [
         # The size of a new manifest could not be read, and the batch was told to have failed.
         ("batches-appends-objects", 100226),
-        # Word of a torn batch could not be left, and its intent went all the same.
+        # A helper acted on an intent that was not durable yet, and the power went.
         ("batches-overwrites-disk", 200041),
     ],
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tiltyard import runtime
 from tiltyard.catalog import batch_rows
 from tiltyard.catalog.batch_intents import (
+    BATCH_DIR,
     Intent,
     Staged,
     is_announced,
@@ -64,6 +65,8 @@ def finish_pending(catalog: Catalog) -> None:
         try:
             intent = read_intent(catalog.store, path)
             if intent is not None:
+                # Who wrote it may have died before it was durable, and nothing may be done without it.
+                catalog.store.sync_dir(BATCH_DIR)
                 Walk(catalog, intent).run()
         except TiltyardError:
             continue  # told by what it leaves: no intent, a torn file, or the intent itself
