@@ -274,7 +274,6 @@ def _is_refusal(error: BaseException | None) -> bool:
 def _check(world: World, ledger: Ledger, place: Place) -> list[str]:
     """Everything that can be seen afterwards, by a process that was not there."""
     wrong = list(ledger.wrong)
-    wrong += check_versions(world)
     caller = Caller(ledger, open_lake(world, **place.properties))
     _look(caller, place)
     caller.create_namespace(("zz",))
