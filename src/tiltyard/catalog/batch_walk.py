@@ -42,7 +42,7 @@ from tiltyard.table.commit import commit
 from tiltyard.table.hint import write_hint
 from tiltyard.table.hole import HOLE_CHECK_SECONDS
 from tiltyard.table.landed import landed_before
-from tiltyard.table.snapshot import read_snapshot
+from tiltyard.table.snapshot import Snapshot, read_snapshot
 from tiltyard.table.turnstile import TURNSTILE_SECONDS
 from tiltyard.table.versions import VersionLocation, latest_or_none, list_names, locate
 
@@ -156,7 +156,10 @@ class Walk:
         latest = 0 if newest is None else newest.version
         if latest != staged.version - 1:
             # Taken between our two looks, or made and cleaned up long ago: others were here.
-            return _uuid_at(store, location) or self._retained(store, staged)
+            theirs = _uuid_at(store, location)
+            if theirs is None:
+                theirs = REMOVED_SINCE if self._retained(store, staged) is None else staged.uuid
+            return theirs
         try:
             answer = store.copy_create(staged.path, location.path)
         except ObjectNotFound as error:
@@ -182,11 +185,10 @@ class Walk:
             _leave_hint(store, location.version)
         return theirs
 
-    def _retained(self, store: Store, staged: Staged) -> str:
-        """The uuid of the member if any retained version is it; else a word for whoever took its number."""
+    def _retained(self, store: Store, staged: Staged) -> Snapshot | None:
+        """The retained version that is the member, wherever it stands."""
         who = f"the batch {self.intent.uuid}"
-        found = landed_before(store, self.catalog.session, lambda each: each.uuid == staged.uuid, who)
-        return REMOVED_SINCE if found is None else staged.uuid
+        return landed_before(store, self.catalog.session, lambda each: each.uuid == staged.uuid, who)
 
     def _gone(self, store: Store, staged: Staged) -> OutcomeUnknown:
         return OutcomeUnknown(
@@ -200,6 +202,9 @@ class Walk:
         try:
             transaction = transaction_at(store, staged.path)
         except ObjectNotFound as error:
+            made = self._retained(store, staged)
+            if made is not None:
+                return made.location  # an intent that came back when all was over
             raise self._gone(store, staged) from error
         return commit(store, transaction, session=self.catalog.session, base=None).location
 
