@@ -3,11 +3,11 @@
 Checks, by the numbers of docs/design/008-catalog.md (K2 and K3 are about answers: `catalogs_scenarios`):
 K1  In every version of the register that was ever made, an id has one row.
 K4  What was refused leaves no directory.
-K5  In every version the namespaces above a row are there.
-K6  No two entries, dropped ones included, have one directory.
-K7  The versions of the register have no gap, and none was taken away.
-K8  What stands in the register without being ours is kept.
-K9  After one more mutation no move of a directory is left to do.
+K6  In every version the namespaces above a row are there.
+K8  No two entries, dropped ones included, have one directory.
+K9  The versions of the register have no gap, and none was taken away.
+K10  What stands in the register without being ours is kept.
+K11  After one more mutation no move of a directory is left to do.
 """
 
 from __future__ import annotations
@@ -75,18 +75,18 @@ def read_version(snapshot: Snapshot) -> Version:
 
 
 def check_versions(world: World) -> list[str]:
-    """K1, K5, K7 of every version that was ever made. Run it in calm weather, in an actor."""
+    """K1, K6, K9 of every version that was ever made. Run it in calm weather, in an actor."""
     store = world.store(f"{ROOT}/{REGISTER}")
     standing = sorted(each.version for each in list_versions(store))
     wrong = []
     if standing != list(range(1, len(standing) + 1)):
-        wrong.append(f"K7: the register has versions {standing}")
+        wrong.append(f"K9: the register has versions {standing}")
     chain = Chain(world, f"{ROOT}/{REGISTER}")
     for number in sorted(chain.settled):
         version = read_version(chain.snapshot(number))
         wrong += _check_rows(number, version)
     wrong += [
-        f"K7: version {number} of the register was never made"
+        f"K9: version {number} of the register was never made"
         for number in standing
         if number not in chain.settled
     ]
@@ -107,10 +107,10 @@ def _check_rows(number: int, version: Version) -> list[str]:
             above for end in range(1, len(parts)) if (above := "$".join(parts[:end])) not in namespaces
         ]
         if missing:
-            wrong.append(f"K5: version {number} has {each.object_id!r} without {missing[0]!r}")
+            wrong.append(f"K6: version {number} has {each.object_id!r} without {missing[0]!r}")
     places = Counter(version.locations().values())
     wrong += [
-        f"K6: in version {number} {many} entries have the directory {place!r}"
+        f"K8: in version {number} {many} entries have the directory {place!r}"
         for place, many in places.items()
         if many > 1
     ]
@@ -118,14 +118,14 @@ def _check_rows(number: int, version: Version) -> list[str]:
 
 
 def check_settled(world: World) -> list[str]:
-    """K8, K9 in the newest version, once another mutation has been made."""
+    """K10, K11 in the newest version, once another mutation has been made."""
     store = world.store(f"{ROOT}/{REGISTER}")
     newest = read_version(open_snapshot(store, world.session()))
-    wrong = [f"K9: a move is left: {key}: {record}" for key, record in newest.records(MOVE).items()]
+    wrong = [f"K11: a move is left: {key}: {record}" for key, record in newest.records(MOVE).items()]
     if newest.metadata.get(FOREIGN_KEY) != FOREIGN_VALUE:
-        wrong.append(f"K8: the metadata of somebody else are gone: {dict(newest.metadata)}")
+        wrong.append(f"K10: the metadata of somebody else are gone: {dict(newest.metadata)}")
     if not any(each.object_id == FOREIGN_ID and each.object_type == FOREIGN_TYPE for each in newest.rows):
-        wrong.append("K8: a row of somebody else is gone")
+        wrong.append("K10: a row of somebody else is gone")
     return wrong
 
 
