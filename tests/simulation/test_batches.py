@@ -36,7 +36,7 @@ def test_a_sound_batch_is_all_or_nothing(name: str) -> None:
         ("batches-appends-objects", 100226),
         # A helper acted on an intent that was not durable yet, and the power went.
         ("batches-overwrites-disk", 200041),
-        # A late request brought an intent back whose version had gone on top of another's: it stayed for ever.
+        # A late request brought an intent back; a version of it stood elsewhere, and it stayed for ever.
         ("batches-appends-objects", 200056),
     ],
 )
