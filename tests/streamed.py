@@ -9,6 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 import tiltyard.lance as lance
+from tiltyard.memwal.capture import capture
+from tiltyard.memwal.manifest import newest
+from tiltyard.memwal.scan import LsmScan
+from tiltyard.store.local import LocalStore
 
 KEY = {b"lance-schema:unenforced-primary-key": b"true"}
 SCHEMA = pa.schema(
@@ -51,3 +55,30 @@ def digest(directory: Path) -> dict[str, str]:
         for path in sorted(directory.rglob("*"))
         if path.is_file()
     }
+
+
+def shard_dir(path: Path, shard: str = SHARD) -> Path:
+    """Where a shard's files are."""
+    return path / "_mem_wal" / shard
+
+
+def newest_manifest(path: Path, shard: str = SHARD) -> Any:
+    """The shard's newest manifest."""
+    found = newest(LocalStore(str(shard_dir(path, shard))))
+    assert found is not None
+    return found
+
+
+def log_names(path: Path, shard: str = SHARD) -> list[str]:
+    """What is in a shard's log, by position."""
+    return sorted((each.name for each in (shard_dir(path, shard) / "wal").iterdir()), key=_backwards)
+
+
+def _backwards(name: str) -> str:
+    return name.partition(".")[0][::-1]
+
+
+def live(path: Path, *writers: Any) -> Any:
+    """The whole table as it is now, with these writers' memory, as a `pa.Table`."""
+    dataset = lance.dataset(str(path))
+    return LsmScan(capture(dataset._store, dataset._session, writers)).table()

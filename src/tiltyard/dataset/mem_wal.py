@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from tiltyard.dataset.lance_dataset import LanceDataset
     from tiltyard.table.snapshot import Snapshot
 
+OWN_NOTES = "tiltyard."
+"""What our notes among the writers' defaults begin with; they are no settings, and are not shown as such."""
+
 NO_KEY = (
     "Dataset has no primary key. Set 'lance-schema:unenforced-primary-key' metadata on the primary key "
     "field(s)."
@@ -42,7 +46,9 @@ def details_of(snapshot: Snapshot) -> dict[str, Any] | None:
         "num_shards": details.num_shards,
         "maintained_indexes": list(details.maintained_indexes),
         "maintain_all_indexes": details.maintain_all_indexes,
-        "writer_config_defaults": dict(details.writer_defaults),
+        "writer_config_defaults": {
+            name: text for name, text in details.writer_defaults.items() if not name.startswith(OWN_NOTES)
+        },
         "sharding_specs": [
             {
                 "spec_id": spec.spec_id,
@@ -232,7 +238,7 @@ class LsmScanner:
         """The rows as a `pa.Table`."""
         return self._scan().table()
 
-    def countone_batch_of(self) -> int:
+    def count_rows(self) -> int:
         """How many rows there are."""
         return self._scan().count()
 
@@ -302,6 +308,7 @@ class LsmPointLookupPlanner:
         steps = [
             f"PointLookup: key={', '.join(self._captured.schema.key)}",
             f"NewestFirst: levels={levels}, base",
+            f"Take: columns={', '.join(lookup.schema.names)}",
         ]
         return ExecutionPlan(
             lookup.schema, self._captured.base.schema.arrow, steps, lambda: lookup.find(list(keys))
@@ -341,8 +348,11 @@ class LsmVectorSearchPlanner:
         from tiltyard.memwal.nearest import nearest_rows, result_schema
         from tiltyard.table.nearest.query import Nearest, bind
 
-        if arguments.whole("nprobes", nprobes, 1) and float(overfetch_factor) < 1:
-            raise InvalidInput(f"overfetch_factor must be at least 1, found {overfetch_factor}")
+        arguments.whole("nprobes", nprobes, 1)
+        if isinstance(overfetch_factor, bool) or not isinstance(overfetch_factor, (int, float)):
+            raise arguments.wrong("overfetch_factor", "a number of at least 1", overfetch_factor)
+        if not 1 <= overfetch_factor < math.inf:
+            raise InvalidInput(f"overfetch_factor must be finite and at least 1, found {overfetch_factor}")
         arguments.flag("refine_base_table", refine_base_table)
         chosen = None if columns is None else arguments.texts("columns", columns)
         asked = Nearest(self._column, query, arguments.whole("k", k, 1), self._metric)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tiltyard.errors import InvalidInput, ObjectNotFound, SchemaMismatch
+from tiltyard.errors import InvalidInput, ObjectNotFound, SchemaMismatch, UnsupportedFeature
 from tiltyard.expr.arrays import bools_of, plain
 from tiltyard.memwal.key_hash import is_hashed, key_hashes
 from tiltyard.memwal.keys import sortable
@@ -201,7 +201,8 @@ def in_sstable(level: SsTableLevel, asked: Sequence[Any], hashed: Words | None) 
     fewer = asked if len(possible) == len(asked[0]) else [each.take(pa.array(possible)) for each in asked]
     try:
         positions, ids = level.key_index().find(sortable(fewer))
-    except ObjectNotFound:  # other writers have published without it (MemWAL, section 9.7)
+    except (ObjectNotFound, UnsupportedFeature):
+        # Other writers have published without it (MemWAL, section 9.7), or in a file version of their own.
         keys = level.keys().columns
         rows, codes = KeyIndex(fewer).find(keys)
         live = level.addresses()[rows]
