@@ -51,12 +51,17 @@ def test_the_turn_is_taken_again_at_once_but_not_for_long(
     plan, session = Plan(), Session()
     watched = FaultyStore(store, plan)
     monkeypatch.setattr(turnstile, "AGAIN_SECONDS", 60.0)
-    for _ in range(4):
+    for _ in range(turnstile.AGAIN_TURNS + 2):
         assert turn(watched, session)
     assert asked(plan) == [LINE, TURN]
     monkeypatch.setattr(turnstile, "AGAIN_SECONDS", 0.0)
     assert turn(watched, session)
     assert asked(plan) == [LINE, TURN, LINE, TURN]
+    for _ in range(turnstile.AGAIN_TURNS - 1):
+        assert turn(watched, session)
+    assert asked(plan) == [LINE, TURN, LINE, TURN]
+    assert turn(watched, session)
+    assert asked(plan) == [LINE, TURN, LINE, TURN, LINE, TURN]
 
 
 def test_who_has_had_the_turn_does_not_take_it_from_who_waits(
@@ -64,6 +69,7 @@ def test_who_has_had_the_turn_does_not_take_it_from_who_waits(
 ) -> None:
     """Somebody stands at the head of the line and looks for the turn: it comes although others ask too."""
     monkeypatch.setattr(turnstile, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(turnstile, "AGAIN_TURNS", 0)
     session, order = Session(), list[str]()
     with ExitStack() as first:
         assert queue_up(store, session, first, lost=False)
@@ -92,7 +98,7 @@ def test_a_stalled_head_of_the_line_is_passed_and_remembered(store: Store) -> No
     with store.turnstile(LINE, 0.0) as line:
         assert line
         assert turn(watched, session)
-        session.cache.drop((watched.identity, TURN, "began turnstile", ""))
+        session.cache.drop((watched.identity, TURN, "own turnstile", ""))
         before = plan.calls("turnstile")
         assert turn(watched, session)
     assert plan.calls("turnstile") == before + 1  # straight for the turn

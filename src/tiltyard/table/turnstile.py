@@ -32,13 +32,27 @@ STALLED_SECONDS = 1.0
 again.
 """
 
-ATTEMPT_SECONDS = 0.003
+TURN_SECONDS = 0.003
 """Of the first attempt at the head of the line: within it the pauses between two looks stay short. Each takes
 twice as long as the one before: who keeps the turn for longer is slow.
 """
 
+FIRST_LINE_SECONDS = 0.016
+LAST_LINE_SECONDS = 0.002
+"""Pauses of who stands in line: each half as long as the one before, so that who has waited long gets ahead
+of who has just come, mostly from a turn.
+"""
+
+PROBE_SECONDS = 0.0002
+"""A store that refuses within less than this has no turnstile."""
+
+MAX_PROBES = 3
+
 AGAIN_SECONDS = 0.02
-"""How long after its turn came a process may take it again without queueing."""
+AGAIN_TURNS = 4
+"""How long after its turn came a process may take it again without queueing, and how often at least: on a
+busy machine a commit takes long, and so does a hand-over.
+"""
 
 REMEMBERED_BYTES = 64
 """What a remembered wait or turn is accounted as in the session's cache."""
@@ -52,8 +66,10 @@ def queue_up(store: Store, session: Session, turn: ExitStack, *, lost: bool) -> 
     to others since the last call.
     """
     asked = runtime.monotonic()
-    began: float | None = session.cache.get(_key(store, TURN, "began"))
-    if began is not None and asked - began < AGAIN_SECONDS and _enter(store, TURN, 0.0, turn):
+    key = _key(store, TURN, "own")
+    began, turns = session.cache.get(key) or (asked - AGAIN_SECONDS, AGAIN_TURNS)
+    if (asked - began < AGAIN_SECONDS or turns < AGAIN_TURNS) and _enter(store, TURN, 0.0, turn):
+        session.cache.put(key, (began, turns + 1), REMEMBERED_BYTES)
         return True
     if not lost and _stalled(store, session, TURN, asked):
         return False
@@ -63,7 +79,7 @@ def queue_up(store: Store, session: Session, turn: ExitStack, *, lost: bool) -> 
             _wait(store, session, line, LINE)
         if not _wait(store, session, turn, TURN):
             return False
-    session.cache.put(_key(store, TURN, "began"), runtime.monotonic(), REMEMBERED_BYTES)
+    session.cache.put(key, (runtime.monotonic(), 1), REMEMBERED_BYTES)
     return True
 
 
@@ -79,26 +95,38 @@ def _stalled(store: Store, session: Session, lock: str, now: float) -> bool:
 
 def _wait(store: Store, session: Session, stack: ExitStack, lock: str) -> bool:
     """Wait for one of the locks, while others get it and go on."""
-    began = runtime.monotonic()
-    step = ATTEMPT_SECONDS if lock == TURN else TURNSTILE_SECONDS
-    if _enter(store, lock, step, stack):
-        session.cache.drop(_key(store, lock, "stalled"))
+    stalled = _key(store, lock, "stalled")
+    if _enter(store, lock, 0.0, stack):
+        session.cache.drop(stalled)
         return True
-    if runtime.monotonic() - began < step / 2:
-        return False  # a store without a turnstile
+    for _ in range(MAX_PROBES):  # several, for this process may have been held up in one
+        began = runtime.monotonic()
+        if _enter(store, lock, PROBE_SECONDS, stack):
+            session.cache.drop(stalled)
+            return True
+        if runtime.monotonic() - began < PROBE_SECONDS:
+            return False  # a store without a turnstile
+    step = TURN_SECONDS if lock == TURN else FIRST_LINE_SECONDS
     hint = _hint(store)
     for _ in range(MAX_TURNSTILE_WAITS):
         deadline = runtime.monotonic() + TURNSTILE_SECONDS
         while runtime.monotonic() < deadline:
-            step = min(2 * step, TURNSTILE_SECONDS)
-            if _enter(store, lock, step, stack):
-                session.cache.drop(_key(store, lock, "stalled"))
+            if _attempt(store, lock, step, stack):
+                session.cache.drop(stalled)
                 return True
+            step = min(2 * step, TURNSTILE_SECONDS) if lock == TURN else max(step / 2, LAST_LINE_SECONDS)
         before, hint = hint, _hint(store)
         if hint == before:
             break
-    session.cache.put(_key(store, lock, "stalled"), runtime.monotonic(), REMEMBERED_BYTES)
+    session.cache.put(stalled, runtime.monotonic(), REMEMBERED_BYTES)
     return False
+
+
+def _attempt(store: Store, lock: str, seconds: float, stack: ExitStack) -> bool:
+    if lock == TURN:
+        return _enter(store, lock, seconds, stack)
+    runtime.sleep(seconds * (0.5 + runtime.random().random() / 2))
+    return _enter(store, lock, 0.0, stack)
 
 
 def _enter(store: Store, lock: str, seconds: float, stack: ExitStack) -> bool:
