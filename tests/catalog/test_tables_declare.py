@@ -397,3 +397,27 @@ def test_a_lost_answer_of_the_rewrite_is_told_once(root: str) -> None:
         declare_table(lake, ("n", "d"))
     with pytest.raises(TableAlreadyExists):
         declare_table(fresh(root), ("n", "d"))
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "__manifest",
+        "__manifest/data",
+        "_tiltyard",
+        "r.lance/data",
+        "r.lance/_versions",
+        "r.lance/x.lance",
+        "dir",
+    ],
+)
+def test_a_part_of_something_else_cannot_be_registered(tmp_path: Path, place: str) -> None:
+    catalog = open_catalog(str(tmp_path))
+    create_namespace(catalog, ("a",))
+    create_table(catalog, ("r",), pa.table({"x": [1]}))
+    (tmp_path / "dir").mkdir()
+    register_table(catalog, ("a", "inner"), "dir/inner.lance")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InvalidInput, match="cannot be a table's location"):
+        register_table(catalog, ("a", "g"), place)
+    assert sorted(tmp_path.rglob("*")) == before

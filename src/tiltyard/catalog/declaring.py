@@ -36,6 +36,9 @@ from tiltyard.catalog.names import (
     check_new_id,
     checked_id,
     hashed_location,
+    inside_table,
+    is_inside,
+    is_private,
     location_uri,
     object_id,
     resolve,
@@ -215,6 +218,7 @@ def register_table(
     id = checked_id(id, "a table's id")
     text = properties_text(checked_properties(properties))
     place = checked_location(location)
+    _refuse_inner(catalog, place)
     overwrite = _overwrites(mode)
     seen = look(catalog)
     register = seen.register
@@ -238,6 +242,7 @@ def register_table(
     def put(draft: Draft) -> None:
         now = draft.rows.find(new.object_id)
         _refuse_dropped(draft, place)
+        _refuse_overlap(draft, place, new.object_id)
         if now is None or not (overwrite or now == stale) or now.object_type != TABLE:
             put_new(draft, id, new)
         else:
@@ -262,6 +267,34 @@ def _refuse_dropped(draft: Draft, place: str) -> None:
             raise TableAlreadyExists(
                 f"the directory {place!r} holds the dropped table {each.object_id!r}: bring that back with "
                 "undrop, and rename it if it shall have another name"
+            )
+
+
+def _refuse_inner(catalog: Catalog, place: str) -> None:
+    """Raise InvalidInput for a directory that belongs to the catalog or to a table: dropping it would take
+    away a part of that.
+    """
+    above = inside_table(catalog.store, place)
+    if is_private(place) or above is not None:
+        told = "the catalog or of a table" if above is None else f"the table at {above!r}"
+        raise InvalidInput(
+            f"{place!r} cannot be a table's location: it is a part of {told}. Give a directory of its own"
+        )
+
+
+def _refuse_overlap(draft: Draft, place: str, object_id: str) -> None:
+    """Raise InvalidInput where another table's directory lies in this one, or this one in another's."""
+    for row in draft.rows:
+        if row.object_type != TABLE or row.location is None or row.object_id == object_id:
+            continue
+        try:
+            other = resolve(row.location)
+        except InvalidInput:
+            continue
+        if other != place and (is_inside(place, other) or is_inside(other, place)):
+            raise InvalidInput(
+                f"{place!r} cannot be a table's location: the table {row.object_id!r} is at {other!r}, and "
+                "what happens to one directory would happen to the other"
             )
 
 

@@ -8,10 +8,15 @@ what every program finds again; what stands there already under another name sti
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tiltyard import runtime
 from tiltyard.errors import InvalidInput, InvalidName, WrongType
+from tiltyard.format.names import VERSIONS_DIR
+
+if TYPE_CHECKING:
+    from tiltyard.store import Store
 
 Id = tuple[str, ...]
 """Names from the root down; `()` is the root namespace."""
@@ -29,6 +34,14 @@ MAX_NAME_LENGTH = 180
 
 MAX_OBJECT_ID_LENGTH = 240
 """Characters of a whole id, joined: the directory of a table in a namespace is named after it."""
+
+PRIVATE_SEGMENTS = frozenset(
+    (
+        *(REGISTER, "_tiltyard", "_versions", "_transactions", "_deletions", "_indices", "_refs"),
+        "_mem_wal",
+    )
+)
+"""Directories in which catalogs and tables keep what is theirs."""
 
 _HASH_BITS = 32
 _URI_SAFE = "/!$&'()*+,;=:@-._"
@@ -136,6 +149,26 @@ def resolve(location: str) -> str:
     if not segments or ".." in segments or "." in segments or "\0" in location:
         raise InvalidInput(f"{location!r} is not the path of a directory below the catalog's root")
     return "/".join(segments)
+
+
+def is_inside(place: str, other: str) -> bool:
+    """Whether a place below the root lies in another one, or is it."""
+    return place == other or place.startswith(other + "/")
+
+
+def inside_table(store: Store, place: str) -> str | None:
+    """The directory of a table that a place lies in; None where there is none."""
+    segments = place.split("/")
+    for at in range(1, len(segments)):
+        above = "/".join(segments[:at])
+        if store.list_names(f"{above}/{VERSIONS_DIR}"):
+            return above
+    return None
+
+
+def is_private(place: str) -> bool:
+    """Whether a place below the root is a part of the catalog or of a table, and so no table's own."""
+    return not PRIVATE_SEGMENTS.isdisjoint(place.split("/"))
 
 
 def location_uri(root_uri: str, location: str) -> str:

@@ -23,7 +23,7 @@ from tiltyard import runtime
 from tiltyard.catalog import moves
 from tiltyard.catalog.found import register_of
 from tiltyard.catalog.markers import DEREGISTERED
-from tiltyard.catalog.names import REGISTER, resolve
+from tiltyard.catalog.names import inside_table, is_inside, is_private, resolve
 from tiltyard.catalog.rows import TABLE
 from tiltyard.catalog.settings import Mode
 from tiltyard.catalog.taking import look
@@ -150,7 +150,7 @@ class _Step:
     def run(self, done: Purged) -> bool:
         """Delete; whether the record has done its service."""
         record, store = self.record, self.catalog.store
-        location = _deletable(self.register, record)
+        location = _deletable(store, self.register, record)
         if location is None:
             return True
         if record.home is None:
@@ -193,19 +193,19 @@ def _arrived(store: Store, register: Register, location: str) -> bool:
     )
 
 
-def _deletable(register: Register, record: Dropped) -> str | None:
+def _deletable(store: Store, register: Register, record: Dropped) -> str | None:
     """The directory to delete; None where there is none that is the dropped table's alone."""
     try:
         location = resolve(record.location)
     except InvalidInput:
         return None
-    if location.split("/")[0] == REGISTER:
-        return None
+    if is_private(location) or inside_table(store, location) is not None:
+        return None  # a program that did not look gave a part of something else as the table's place
     if moves.is_visible(location) and not record.hidden:
         return None  # found by its name: whatever is there is a table of that name
     others = {each.location for each in records(register.metadata) if each.trash != record.trash}
     named = [*others, *(place for row in register.rows for place in _place_of(row))]
-    if any(each == location or each.startswith(location + "/") for each in named):
+    if any(is_inside(each, location) or is_inside(location, each) for each in named):
         return None
     return location
 
