@@ -1,5 +1,5 @@
-"""Keys of every type, tables of every kind: what ours publishes is, byte for byte or value for value, what the
-official package publishes, and each reads the other's.
+"""Keys of every type, tables of every kind: what ours publishes is what the official package publishes, byte
+for byte or value for value, and each reads the other's.
 """
 
 from __future__ import annotations

@@ -7,10 +7,12 @@ read right afterwards (MemWAL, sections 3.1 and 3.5).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+from pyarrow import types
 
 from tiltyard.errors import CorruptFile, UnsupportedFeature
 from tiltyard.format.field import Field
@@ -65,13 +67,32 @@ def log_schema(table: Schema) -> LogSchema:
 
 def _numbered(field: Field) -> Any:
     """The Arrow field of a column, with its id and those of the fields inside it."""
-    found = field.arrow_field
-    return _with_ids(found, field)
+    return _with_ids(field.arrow_field, field)
 
 
 def _with_ids(arrow: Any, field: Field) -> Any:
     metadata = {**(arrow.metadata or {}), FIELD_ID: b"%d" % field.id}
-    return arrow.with_metadata(metadata)
+    return arrow.with_type(_inner_ids(arrow.type, field)).with_metadata(metadata)
+
+
+def _inner_ids(kind: Any, field: Field) -> Any:
+    """A nested type whose fields carry their ids."""
+    inside = field.children
+    if types.is_struct(kind):
+        return pa.struct([_with_ids(kind.field(each.name), each) for each in inside])
+    if types.is_map(kind):
+        key, value = inside[0].children
+        named = _with_ids(kind.key_field, key), _with_ids(kind.item_field, value)
+        return pa.map_(*named, keys_sorted=kind.keys_sorted)
+    if not inside:
+        return kind
+    if types.is_list(kind):
+        return pa.list_(_with_ids(kind.value_field, inside[0]))
+    if types.is_large_list(kind):
+        return pa.large_list(_with_ids(kind.value_field, inside[0]))
+    if types.is_fixed_size_list(kind):
+        return pa.list_(_with_ids(kind.value_field, inside[0]), kind.list_size)
+    return kind
 
 
 # -- entries of earlier schemas -----------------------------------------------------------------
@@ -103,7 +124,7 @@ def _columns(batch: Any, schema: LogSchema, where: str) -> list[Any]:
         else:
             at = batch.schema.get_field_index(field.name)
         if at >= 0:
-            columns.append(_typed(batch.column(at), arrow, field, where))
+            columns.append(_typed(batch.column(at), batch.schema.field(at).type, arrow.type, field, where))
         elif field.name == TOMBSTONE:
             columns.append(pa.repeat(False, batch.num_rows))
         elif field.name in schema.key:
@@ -115,47 +136,91 @@ def _columns(batch: Any, schema: LogSchema, where: str) -> list[Any]:
     return columns
 
 
-def _ids(schema: Any) -> dict[int, int]:
-    """Position by field id, of the columns that carry one."""
+def _ids(fields: Iterable[Any]) -> dict[int, int]:
+    """Position by field id, of the fields that carry one."""
     found = {}
-    for at, field in enumerate(schema):
+    for at, field in enumerate(fields):
         text = (field.metadata or {}).get(FIELD_ID)
         if text is not None and text.isdigit():
             found[int(text)] = at
     return found
 
 
-def _typed(array: Any, wanted: Any, field: Field, where: str) -> Any:
-    if array.type.equals(wanted.type):
+def _fields_in(kind: Any) -> list[Any]:
+    """The fields inside a nested type; of a map its key and its value."""
+    if types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.field(at) for at in range(kind.num_fields)]
+
+
+def _children(field: Field, kind: Any) -> Sequence[Field]:
+    return field.children[0].children if types.is_map(kind) else field.children
+
+
+def _fits(held: Any, wanted: Any, field: Field) -> bool:
+    """Whether what is held is what is wanted, the same fields inside: not others of the same names."""
+    if not held.equals(wanted):
+        return False
+    inside = _fields_in(held)
+    children = _children(field, wanted)
+    ids = _ids(inside)
+    if ids and list(ids) != [each.id for each in children]:
+        return False
+    into = zip(inside, _fields_in(wanted), children, strict=False)
+    return all(_fits(each.type, other.type, child) for each, other, child in into)
+
+
+def _typed(array: Any, held: Any, wanted: Any, field: Field, where: str) -> Any:
+    """An array in the type `wanted`. `held`: its own type as the entry's schema has it, with ids inside."""
+    if _fits(held, wanted, field):
         return array
-    if pa.types.is_struct(array.type) and pa.types.is_struct(wanted.type):
-        return _struct(array, wanted, field, where)
-    if _same_storage(array.type, wanted.type):
-        return array.cast(wanted.type)  # a list's item or a map's entry under another name
+    if held.id == wanted.id:
+        if types.is_struct(wanted):
+            return _struct(array, held, wanted, field, where)
+        if types.is_map(wanted):
+            parts = array.keys, array.items
+            made = [
+                _typed(part, mine.type, theirs.type, child, where)
+                for part, mine, theirs, child in zip(
+                    parts, _fields_in(held), _fields_in(wanted), _children(field, wanted), strict=True
+                )
+            ]
+            inside = pa.StructArray.from_arrays(made, fields=_fields_in(wanted))
+            return _around(array, wanted, inside)
+        if types.is_list(wanted) or types.is_large_list(wanted):
+            (child,) = field.children
+            inside = _typed(array.values, held.value_type, wanted.value_type, child, where)
+            return _around(array, wanted, inside)
+        if types.is_fixed_size_list(wanted) and held.list_size == wanted.list_size:
+            if field.children:
+                inside = _typed(array.values, held.value_type, wanted.value_type, field.children[0], where)
+                return _around(array, wanted, inside)
+            if held.value_type.equals(wanted.value_type):
+                return array.cast(wanted)  # the item under another name
     raise CorruptFile(
-        f"in the log entry {where} column `{field.name}` is stored as {array.type} and the schema declares "
-        f"{wanted.type}; a column's type cannot change on a table with a MemWAL"
+        f"in the log entry {where} column `{field.name}` is stored as {held} and the schema declares "
+        f"{wanted}; a column's type cannot change on a table with a MemWAL"
     )
 
 
-def _struct(array: Any, wanted: Any, field: Field, where: str) -> Any:
-    by_id = _ids([array.type.field(at) for at in range(array.type.num_fields)])
-    children = []
-    for child in field.children:
-        arrow = wanted.type.field(child.name)
-        at = by_id.get(child.id, -1) if by_id else array.type.get_field_index(child.name)
+def _around(array: Any, kind: Any, inside: Any) -> Any:
+    """The same lists, or maps, of other values."""
+    own = 1 if types.is_fixed_size_list(kind) else 2
+    return pa.Array.from_buffers(
+        kind, len(array), array.buffers()[:own], offset=array.offset, children=[inside]
+    )
+
+
+def _struct(array: Any, held: Any, wanted: Any, field: Field, where: str) -> Any:
+    by_id = _ids(_fields_in(held))
+    made = []
+    for child, arrow in zip(field.children, wanted, strict=True):
+        at = by_id.get(child.id, -1) if by_id else held.get_field_index(child.name)
         if at < 0:
-            children.append(pa.nulls(len(array), arrow.type))
+            made.append(pa.nulls(len(array), arrow.type))
         else:
-            children.append(_typed(array.field(at), arrow, child, where))
+            made.append(_typed(array.field(at), held.field(at).type, arrow.type, child, where))
     mask = array.is_null() if array.null_count else None
-    return pa.StructArray.from_arrays(children, fields=list(wanted.type), mask=mask)
-
-
-def _same_storage(left: Any, right: Any) -> bool:
-    return (
-        left.id == right.id
-        and left.num_fields == right.num_fields == 1
-        and (left.value_type.equals(right.value_type))
-        and pa.types.is_list(left) | pa.types.is_large_list(left)
-    )
+    if not made:
+        return pa.Array.from_buffers(wanted, len(array), [array.buffers()[0]], offset=array.offset)
+    return pa.StructArray.from_arrays(made, fields=list(wanted), mask=mask)

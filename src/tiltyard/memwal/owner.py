@@ -19,6 +19,7 @@ from tiltyard.memwal.identity import identity_of, resolved_spec, streamed
 from tiltyard.memwal.keys import check_key_types
 from tiltyard.memwal.log_schema import LogSchema, log_schema
 from tiltyard.memwal.maintained import maintained
+from tiltyard.memwal.manifest import newest
 from tiltyard.memwal.memtable import MemTable
 from tiltyard.memwal.replay import Replay
 from tiltyard.memwal.routing import Router, Value, router_of
@@ -82,6 +83,8 @@ def take_over(
         nonlocal replay
         replay = Replay(shard, schema, manifest.replay_after, config.rows, config.entries)
         replay.read()
+        if replay.highest_epoch > manifest.writer_epoch + 1:
+            replay.check_epochs(newest(shard) or manifest)  # it may have been claimed meanwhile
 
     manifest = claim(shard, identity_of(found, shard_id, spec_id, value), rehearse)
     if manifest.writer_epoch > 1:

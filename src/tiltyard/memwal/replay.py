@@ -63,6 +63,17 @@ class Replay:
         """The greatest epoch among the entries."""
         return max((each.epoch for each in self._entries), default=0)
 
+    def check_epochs(self, manifest: ShardManifest) -> None:
+        """Raise `CorruptFile` for an entry of an epoch that the owner after this manifest would not reach."""
+        for entry in self._entries:
+            if entry.epoch > manifest.writer_epoch + 1:
+                raise CorruptFile(
+                    f"WAL entry at position {entry.position} has writer_epoch {entry.epoch}, which no "
+                    f"manifest of the shard has come to (the newest has {manifest.writer_epoch}): manifests "
+                    "were lost, or the entry was copied here. `tiltyard shard check` tells what is there",
+                    self._where(entry),
+                )
+
     def _check(self) -> None:
         """What no owner could replay: wrong columns, generations that go back."""
         last = 0
