@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tiltyard.catalog.settings import Mode, Settings
+from tiltyard.catalog import open_catalog
+from tiltyard.catalog.settings import DEFAULT_COMMIT_RETRIES, Mode, Settings
 from tiltyard.errors import InvalidInput, WrongType
 
 
@@ -58,3 +59,12 @@ def test_properties_are_text(properties: object) -> None:
 def test_a_grace_that_is_no_number_of_seconds_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="number of seconds"):
         Settings.parse({"tiltyard.grace_seconds": text})
+
+
+def test_numbers_beyond_all_measure_are_told_or_leave_the_default() -> None:
+    assert Settings.parse({"commit_retries": "9" * 5000}).commit_retries == DEFAULT_COMMIT_RETRIES
+    for properties in ({"commit_retries": 10**5000}, {"tiltyard.grace_seconds": "1e300"}):
+        with pytest.raises(InvalidInput):
+            Settings.parse(properties)
+    with pytest.raises(InvalidInput, match="half a surrogate pair"):
+        open_catalog("\ud800")

@@ -10,6 +10,7 @@ from tiltyard.catalog.batch_intents import BATCH_DIR
 from tiltyard.catalog.register import Register, RegisterTable
 from tiltyard.catalog.round import Change, Draft, submit
 from tiltyard.catalog.settings import Settings
+from tiltyard.dataset import arguments
 from tiltyard.errors import InvalidUri, UnsupportedFeature
 from tiltyard.session import default_session
 from tiltyard.store import open_store
@@ -107,6 +108,7 @@ def open_catalog(
         uri = os.fspath(uri)
     if not isinstance(uri, str) or not uri:
         raise InvalidUri(f"a catalog's root is a path or URI, found {uri!r}")
+    arguments.text("a catalog's root", uri)
     settings = Settings.parse(properties)
     options = {key: value for key, value in settings.storage.items() if key in OPTIONS}
     store = open_store(uri if uri.endswith("://") else uri.rstrip("/") or "/", options)

@@ -21,6 +21,11 @@ DEFAULT_COMMIT_RETRIES = 20
 DEFAULT_GRACE_SECONDS = 7 * 24 * 3600.0
 """How long a dropped table can be brought back, and readers of it go on."""
 
+MAX_GRACE_SECONDS = 100 * 365 * 24 * 3600.0
+MAX_DIGITS = 18
+MAX_NUMBER = 10**MAX_DIGITS
+"""Of a property that is a whole number; one that is longer says nothing."""
+
 
 class Mode(Enum):
     """Where the catalog looks for root tables (namespace pack, section 4.1)."""
@@ -97,10 +102,10 @@ def _checked(properties: Mapping[str, Any]) -> dict[str, str]:
     for key, value in properties.items():
         if isinstance(value, bool):
             value = "true" if value else "false"
-        elif isinstance(value, int | float):
+        elif isinstance(value, float) or (isinstance(value, int) and abs(value) < MAX_NUMBER):
             value = str(value)
         if not isinstance(key, str) or not isinstance(value, str):
-            raise WrongType(f"the catalog's property {key!r} must be text, found {value!r}")
+            raise WrongType(f"the catalog's property {key!r} must be text, found a {type(value).__name__}")
         given[key] = value
     return given
 
@@ -112,7 +117,7 @@ def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
 
 def _whole(given: Mapping[str, str], name: str, default: int | None) -> int | None:
     text = given.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() else default
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else default
 
 
 def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
@@ -124,6 +129,9 @@ def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise InvalidInput(f"the catalog's property {name!r} must be a number of seconds, found {text!r}")
+    if not 0 <= seconds <= MAX_GRACE_SECONDS:
+        raise InvalidInput(
+            f"the catalog's property {name!r} must be a number of seconds up to "
+            f"{MAX_GRACE_SECONDS:.0f} (a hundred years), found {text[:MAX_DIGITS]!r}"
+        )
     return seconds

@@ -40,7 +40,7 @@ from tiltyard.catalog.planning import (
     throttled,
 )
 from tiltyard.catalog.rows import TABLE, Row
-from tiltyard.catalog.settings import DEFAULT_GRACE_SECONDS, Mode
+from tiltyard.catalog.settings import DEFAULT_GRACE_SECONDS, MAX_GRACE_SECONDS, Mode
 from tiltyard.catalog.taking import check_parents, look, taken
 from tiltyard.errors import (
     InvalidInput,
@@ -127,8 +127,15 @@ def grace_of(catalog: Catalog, seconds: float | None) -> int:
     """A grace period in nanoseconds. Raises InvalidInput for what is none."""
     if seconds is None:
         seconds = catalog.settings.grace_seconds
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
-        raise InvalidInput(f"a grace period is a number of seconds from 0 on, found {seconds!r}")
+    if (
+        isinstance(seconds, bool)
+        or not isinstance(seconds, int | float)
+        or not 0 <= seconds <= MAX_GRACE_SECONDS
+    ):
+        raise InvalidInput(
+            "a grace period is a number of seconds from 0 to a hundred years, found "
+            f"{seconds if isinstance(seconds, float) else type(seconds).__name__}"
+        )
     return round(seconds * NS_PER_SECOND)
 
 

@@ -35,7 +35,10 @@ class DirectoryNamespace(TableFace, RowFace, IndexFace, VersionFace, BatchFace, 
     """
 
     def __init__(self, session: Any = None, context_provider: Any = None, **properties: Any) -> None:
-        given = {str(key): str(value) for key, value in properties.items()}
+        try:
+            given = {str(key): str(value) for key, value in properties.items()}
+        except ValueError as error:  # a number with more digits than Python writes
+            raise InvalidInput(f"a property of the catalog cannot be written as text: {error}") from error
         root = given.get("root", "")
         if not root:
             raise InvalidInput(
