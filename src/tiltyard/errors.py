@@ -323,7 +323,15 @@ class ShardingChanging(ShardError):
 
 
 class LogTruncated(ShardError):
-    """Log entries that were asked for have been collected."""
+    """Log entries that were asked for have been collected; those above `position` are there.
+
+    `shard_id` is UUID text, empty where one shard's log was asked.
+    """
+
+    def __init__(self, message: str, position: int = 0, shard_id: str = "") -> None:
+        super().__init__(message)
+        self.position = position
+        self.shard_id = shard_id
 
 
 # -- what stands on disk ------------------------------------------------------------------------

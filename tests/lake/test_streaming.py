@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import os
+import pickle
 from pathlib import Path
 from threading import Thread, active_count
 from typing import Any
@@ -11,7 +14,15 @@ import pyarrow as pa
 import pytest
 
 import tiltyard as ty
-from tiltyard.errors import InvalidInput, SchemaMismatch, WriterClosed, WriterFenced
+from tiltyard.errors import (
+    ForkedHandle,
+    InvalidInput,
+    SchemaMismatch,
+    TiltyardError,
+    WriterClosed,
+    WriterFenced,
+    WrongType,
+)
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), False), pa.field("delay", pa.int32()), pa.field("s", pa.string())]
@@ -171,6 +182,159 @@ def test_tables_without_a_key_are_appended_to(tmp_path: Path) -> None:
     assert table.live().count() == 4
 
 
-def test_a_version_is_not_streamed_into(flights: Any) -> None:
-    with pytest.raises(InvalidInput, match="streamed into"):
+def test_a_version_is_neither_streamed_into_nor_read_live(flights: Any) -> None:
+    with pytest.raises(InvalidInput, match="stream is refused"):
         flights.at(version=1).stream()
+    with pytest.raises(InvalidInput, match=r"live is refused: .* scan\(\)"):
+        flights.at(version=1).live()
+
+
+def test_what_a_stream_cannot_be_set_to_changes_nothing(flights: Any) -> None:
+    before = flights.version
+    for options, told in (
+        ({"max_memtable_row": 3}, "nearest: max_memtable_rows"),
+        ({"max_memtable_rows": 0}, "greater than zero"),
+        ({"shards": 0}, "shards"),
+        ({"shards": "3"}, "whole number"),
+        ({"shards": 5000}, "shards"),
+    ):
+        with pytest.raises(InvalidInput, match=told):
+            flights.stream(**options)
+    assert flights.version == before
+    flights.stream(shards=4).close()
+    flights.stream(shards=4).close()
+    with pytest.raises(InvalidInput, match=r"is shared out among 4 shards, .* leave it out"):
+        flights.stream(shards=8)
+
+
+def test_one_row_and_frames_are_taken_as_rows(flights: Any) -> None:
+    with flights.stream(shards=2) as stream:
+        stream.put({"id": 7, "delay": 1, "s": "x"})
+        stream.put(pa.table(row(8)).to_pandas(), schema=SCHEMA)
+        stream.delete(1)
+        stream.delete({"id": 2})
+        live = stream.live()
+        assert delays(live.lookup([7, 8, 1])) == {7: 1, 8: 0}
+        assert delays(live.lookup(7)) == {7: 1}
+        assert live.lookup([{"id": 3}, {"id": 7}], ["s"]).num_rows == 2
+        with pytest.raises(SchemaMismatch, match="a stream replaces whole rows"):
+            stream.put({"id": 9, "delay": 1})
+
+
+def test_a_live_table_is_read_like_a_table(flights: Any) -> None:
+    with flights.stream() as stream:
+        stream.put(row(2, 60))
+        live = flights.live()
+        assert live.schema == flights.schema
+        scan = live.scan(["id", "delay"], "delay > 5", 1, 1)
+        assert repr(scan).endswith("where='delay > 5', limit=1, offset=1)")
+        assert (scan.count(), scan.to_arrow().num_rows, pa.table(scan).num_rows) == (1, 1, 1)
+        assert sum(batch.num_rows for batch in live) == pa.table(live).num_rows == len(live) == 3
+        assert sorted(live.to_pandas()["id"]) == sorted(live.to_polars()["id"]) == [1, 2, 3]
+        assert live.head(2).num_rows == 2
+        stream.delete([3])
+        kept = live.scan()
+        stream.put(row(9))
+        assert sorted(kept.to_arrow()["id"].to_pylist()) == [1, 2]  # it stays at its moment
+        for bad in ({"columns": ["no"]}, {"where": "no > 1"}, {"limit": -1}, {"offset": "x"}):
+            with pytest.raises(TiltyardError):
+                live.scan(**bad)
+        reopened = pickle.loads(pickle.dumps(live))
+        assert reopened.count() == 3
+
+        async def awaiting() -> list[int]:
+            scan = await live.ascan(["id"])
+            return [key async for batch in scan for key in batch["id"].to_pylist()]
+
+        assert sorted(asyncio.run(awaiting())) == [1, 2, 9]
+
+
+def test_a_table_that_nobody_streams_into_is_read_live_as_it_is(flights: Any) -> None:
+    live = flights.live()
+    assert delays(live.to_arrow()) == {1: 5, 2: 6, 3: 7}
+    assert (len(live), live.lookup([2]).num_rows, list(flights.tail())) == (3, 1, [])
+    assert flights.dataset.mem_wal_index_details() is None
+
+
+def test_live_searches_see_streamed_vectors(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.list_(pa.float32(), 2))])
+    table = ty.connect(tmp_path).create_table("t", schema, key="id")
+    table.append({"id": [1, 2], "v": [[0.0, 0.0], [1.0, 1.0]]})
+    with table.stream() as stream:
+        stream.put({"id": 1, "v": [9.0, 9.0]})
+        found = table.live().search([0.0, 0.0], k=2).to_pydict()
+        assert (found["id"], found["_distance"]) == ([2, 1], [2.0, 162.0])
+        near = table.live().search([0.0, 0.0], distance_range=(None, 100.0), columns=["id"])
+        assert near["id"].to_pylist() == [2]
+        with pytest.raises(TiltyardError, match="no column"):
+            table.live().search([0.0, 0.0], columns=["nope"])
+        keys = [key * 7919 % 1000 for key in range(3, 103)]
+        stream.put({"id": keys, "v": [[float(key), 0.0] for key in keys]})
+        found = table.live().search([0.0, 0.0], k=30).to_pydict()
+        assert found["_distance"] == sorted(x * x + y * y for x, y in found["v"])
+        nearest = sorted([(2.0, 2), (162.0, 1), *((float(key * key), key) for key in keys)])
+        assert found["id"] == [key for _, key in nearest[:30]]
+
+
+def test_a_stream_tells_what_it_did_and_holds(flights: Any) -> None:
+    with flights.stream(shards=2) as stream:
+        assert repr(stream).endswith("0 shards open)")
+        assert (stream.shards, stream.stats().shards) == ((), 0)
+        for key in range(10, 20):
+            stream.put(row(key))
+        stats = stream.stats()
+        assert (stats.shards, stats.puts, stats.log_entries, stats.rows_in_memory) == (2, 10, 10, 10)
+        stream.flush()
+        stats = stream.stats()
+        assert (stats.rows_published, stats.rows_in_memory, stats.generations_published) == (10, 0, 2)
+        assert [each.error for each in stream.shards] == [None, None]
+        with flights.stream() as other:
+            other.put({"id": list(range(10, 20)), "delay": [1] * 10, "s": ["y"] * 10})
+            for key in range(10, 20):
+                with pytest.raises(WriterFenced):
+                    stream.put(row(key))
+            assert {type(each.error) for each in stream.shards} == {WriterFenced}
+        with pytest.raises(WriterFenced):
+            stream.close()
+    assert repr(stream).endswith("closed)")
+
+
+def test_a_stream_belongs_to_its_process(flights: Any) -> None:
+    with flights.stream() as stream:
+        stream.put(row(10))
+        for refused in (pickle.dumps, copy.copy):
+            with pytest.raises(WrongType, match=r"table\.stream\(\)"):
+                refused(stream)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                for call in (lambda: stream.put(row(11)), stream.flush, stream.close):
+                    with pytest.raises(ForkedHandle):
+                        call()
+                assert flights.live().count() == 3  # what is in the parent's memory is the parent's
+                with flights.stream() as own:
+                    own.put(row(12))
+                    assert flights.live().count() == 5
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        with pytest.raises(WriterFenced):
+            stream.put(row(13))
+        with pytest.raises(WriterFenced):
+            stream.close()
+    assert {10, 12} <= set(delays(flights.live().to_arrow()))
+
+
+def test_a_stream_that_was_taken_over_does_not_hide_what_its_successor_published(flights: Any) -> None:
+    first = flights.stream()
+    first.put(row(50, 1))
+    with flights.stream() as second:
+        second.put({"id": [50, 51], "delay": [2, 2], "s": ["", ""]})
+    # `first` does not know yet; it shares the process with readers.
+    found = delays(flights.live().to_arrow())
+    assert (found[50], found[51]) == (2, 2)
+    assert delays(flights.live().lookup([50, 51])) == {50: 2, 51: 2}
+    with pytest.raises(WriterFenced):
+        first.close()

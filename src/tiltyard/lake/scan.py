@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from tiltyard.dataset import arguments
 from tiltyard.dataset.scanner import ColumnOrdering
+from tiltyard.errors import InvalidInput
 from tiltyard.lake.words import plain
+from tiltyard.table.nearest.query import MAKE_VECTORS
 
 if TYPE_CHECKING:
     from tiltyard.dataset import LanceDataset
@@ -80,6 +84,17 @@ class Scan:
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return self._scanner.__arrow_c_stream__(requested_schema)
+
+
+def vector_column(schema: Any, uri: str) -> str:
+    """The only column of vectors of a `pa.Schema`. Raises `InvalidInput` for none or several."""
+    found = [field.name for field in schema if pa.types.is_fixed_size_list(field.type)]
+    if len(found) != 1:
+        there = ", ".join(found) or "none"
+        lists = [field.name for field in schema if pa.types.is_list(field.type)]
+        hint = "" if found or not lists else f". {', '.join(lists)}: {MAKE_VECTORS}"
+        raise InvalidInput(f"name the column to search; columns of vectors in {uri}: {there}{hint}")
+    return found[0]
 
 
 def orderings(given: Any) -> list[ColumnOrdering]:

@@ -4,39 +4,68 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tiltyard.errors import InvalidInput
 from tiltyard.lake.words import plain
 
 if TYPE_CHECKING:
     from tiltyard.dataset import LanceDataset
-    from tiltyard.lake.streaming import Live, Stream
+    from tiltyard.lake.live import Live
+    from tiltyard.lake.streaming import Stream
+    from tiltyard.lake.tail import Tail
 
 
 class Streamed:
     """The part of a table that begins streams into it and reads what they bring."""
 
     _ds: LanceDataset
+    _pinned: bool
 
     def _refuse_pinned(self, what: str) -> None:
         raise NotImplementedError
 
     @plain
-    def stream(self, *, shards: int | None = None, **options: Any) -> Stream:
+    def stream(self, *, shards: int | None = None, set_shards_aside: bool = False, **options: Any) -> Stream:
         """Write rows one after the other, each durable when its call returns: upserts and deletes by key.
 
         The first stream settles how rows are shared out: `shards`, by the hash of the key; None is one. A
         shard has one writer: a stream that meets rows of it takes it over from the one before, whose next
         call raises `WriterFenced`. `options`: settings as for `LanceDataset.mem_wal_writer`. What is streamed
         is seen by `live()`, and by `scan` once it was compacted into the table.
+
+        `set_shards_aside`: where an earlier table of this place left shards, put them away. Raises, before
+        anything is changed, `InvalidInput` for settings that there are not, and `UnsupportedFeature` for keys
+        and columns that cannot be streamed.
         """
         from tiltyard.lake.streaming import open_stream
 
-        self._refuse_pinned("streamed into")
-        return open_stream(self._ds, shards, options)
+        self._refuse_pinned("stream")
+        return open_stream(self._ds, shards, set_shards_aside, options)
 
     @plain
     def live(self) -> Live:
         """The table with what is being streamed into it."""
-        from tiltyard.lake.streaming import Live
+        from tiltyard.lake.live import Live
 
-        self._refuse_pinned("read live")
+        self._refuse_live("live", "scan()")
         return Live(self._ds)
+
+    @plain
+    def tail(self, after: Any = None, *, follow: bool = False, timeout: float | None = None) -> Tail:
+        """What is put into the table's streams and deleted from it, change by change, as it becomes durable:
+        of all shards and processes, in the order of each shard's log. Iterate it, also by `async for`.
+
+        `after`: where to begin: None for all that the logs hold; `"published"` for what `live()` of another
+        process may not show yet; `"end"` for what comes from now on; or the `cursor` of an earlier tail.
+        `follow`: wait for more at the end, until `timeout` seconds pass without a change, or `stop()`.
+        """
+        from tiltyard.lake.tail import Tail
+
+        self._refuse_live("tail", "history()")
+        return Tail(self._ds, after, follow, timeout)
+
+    def _refuse_live(self, what: str, instead: str) -> None:
+        if self._pinned:
+            raise InvalidInput(
+                f"{what} is refused: this is version {self._ds.version} of {self._ds.uri}, opened with at(), "
+                f"and streams belong to the newest. Ask the table itself, or read this version with {instead}"
+            )

@@ -1,35 +1,62 @@
-"""Streams into a table, and the table with what is being streamed: in plain words."""
+"""Streams into a table, in plain words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tiltyard.dataset import arguments
-from tiltyard.dataset.mem_wal import one_batch_of
-from tiltyard.errors import InvalidInput
+from tiltyard.errors import InvalidInput, WriterClosed, WrongType
+from tiltyard.lake.given import keys_given, rows_given
+from tiltyard.lake.live import Live
 from tiltyard.lake.words import in_plain_words, plain
-from tiltyard.memwal.capture import Captured, capture
-from tiltyard.memwal.lookup import Lookup
-from tiltyard.memwal.nearest import nearest_rows
-from tiltyard.memwal.scan import LsmScan
-from tiltyard.memwal.stream import ShardedWriter, open_writers
+from tiltyard.memwal.config import writer_config
+from tiltyard.memwal.sharding import BUCKET, IDENTITY, MAX_BUCKETS, NUM_BUCKETS
+from tiltyard.memwal.stream import ShardedWriter
+from tiltyard.memwal.writer import ShardWriter
 from tiltyard.runtime.awaiting import in_thread
 
 if TYPE_CHECKING:
     from tiltyard.dataset import LanceDataset
+    from tiltyard.lake.tail import Tail
 
-Columns = Sequence[str] | Mapping[str, str] | None
+
+@dataclass(frozen=True, slots=True)
+class StreamShard:
+    """A shard that a stream has open. `error`: what ended its writer, such as another process that took the
+    shard over; None while it works.
+    """
+
+    shard_id: str
+    epoch: int
+    rows_in_memory: int
+    generations_published: int
+    error: Exception | None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStats:
+    """What a stream has done since it was opened, and what it holds now, over all its shards."""
+
+    shards: int
+    puts: int
+    log_entries: int
+    log_bytes: int
+    generations_published: int
+    rows_published: int
+    failed_publications: int
+    rows_in_memory: int
+    bytes_in_memory: int
 
 
 class Stream:
     """Rows that go into a table one after the other: durable when a call returns, and seen by `live()`.
 
-    May be shared among threads, whose calls are put into the log together, and awaited: `aput` is `put` for
-    coroutines, and so on. Use it as a block (`with` or `async with`), or close it.
+    May be shared among threads and coroutines, whose calls are put into the log together: `aput` is `put` for
+    coroutines, and so on. Use it as a block (`with` or `async with`), or close it. It belongs to the process
+    that opened it.
     """
 
     def __init__(self, ds: LanceDataset, options: Mapping[str, Any]) -> None:
@@ -38,74 +65,126 @@ class Stream:
         self._writer = ShardedWriter(ds, **options)
 
     def __repr__(self) -> str:
-        return f"Stream({self._ds.uri!r}, {len(self._writer.writers)} shards open)"
+        state = "closed" if self._writer.closed else f"{len(self._writer.writers)} shards open"
+        return f"Stream({self._ds.uri!r}, {state})"
+
+    def __reduce__(self) -> NoReturn:
+        raise WrongType(
+            "a Stream is neither pickled nor copied: the shards that it has open belong to this process. "
+            "Where rows come from another one, call table.stream() there"
+        )
+
+    # -- writing ---------------------------------------------------------------------------------
 
     @plain
-    def put(self, data: Any, *, durable: bool | None = None) -> None:
-        """Insert rows, or replace those of the same keys. Of any kind that `append` takes, with all columns.
+    def put(self, data: Any, *, schema: Any = None, durable: bool | None = None) -> None:
+        """Insert rows, or replace those of the same keys: of any kind that `append` takes, or one dict; with
+        all columns. `schema`: a `pa.Schema` to bring the data to first, such as `table.schema`.
 
         Returns when they survive power loss; with `durable=False` when they are seen here. Raises, before
         anything is written, `SchemaMismatch` and `InvalidInput`; `WriterFenced` when somebody else took a
-        shard over, and `OutcomeUnknown` when it cannot be told whether the rows are in.
+        shard over, and `OutcomeUnknown` when it cannot be told whether the rows are in. Rows of one shard are
+        one step; of rows of several, some may be in when it raises.
         """
-        self._writer.put(one_batch_of(data, None, self._ds.schema), durable=durable)
+        self._check_open()
+        self._writer.put(rows_given(data, self._writer.schema, schema), durable=_flag(durable))
 
     @plain
     def delete(self, keys: Any, *, durable: bool | None = None) -> None:
-        """Delete rows by key: the values of a key of one column, or data with the key's columns."""
-        self._writer.delete(self._keys(keys), durable=durable)
-
-    def _keys(self, keys: Any) -> Any:
-        names = [each.name for each in self._ds._snapshot.schema.primary_key]
-        if not names:
-            raise InvalidInput("the table has no key: nothing can be deleted from a stream into it")
-        schema = pa.schema([self._ds.schema.field(name) for name in names])
-        if len(names) == 1 and (isinstance(keys, (list, tuple, set, range, pa.Array, pa.ChunkedArray))):
-            values = sorted(keys) if isinstance(keys, set) else keys
-            if not isinstance(values, (pa.Array, pa.ChunkedArray)):
-                values = list(values)
-            if not (isinstance(values, list) and values and isinstance(values[0], Mapping)):
-                return one_batch_of({names[0]: values}, schema, schema)
-        return one_batch_of(keys, None, schema)
+        """Delete rows by key: one value, or several in a list, set, array or series; of a key of several
+        columns tuples; or data that has the key's columns. Keys without a row are no error. Raises as `put`.
+        """
+        self._check_open()
+        self._writer.delete(keys_given(keys, self._writer.schema), durable=_flag(durable))
 
     @plain
     def flush(self) -> None:
         """Publish what was put so far, for processes that do not have this stream; close does that too."""
+        self._check_open()
         self._writer.flush()
 
     @plain
     def sync(self) -> None:
         """Make durable what was put with `durable=False`."""
+        self._check_open()
         self._writer.sync()
 
     @plain
     def close(self) -> None:
-        """Publish everything and give the shards up."""
+        """Publish everything and give the shards up; a second call does nothing. Raises what ended a writer;
+        the other shards are closed all the same.
+        """
         self._writer.close()
+
+    def _check_open(self) -> None:
+        if self._writer.closed:
+            raise WriterClosed("the stream is already closed; table.stream() opens another one")
+
+    # -- reading ---------------------------------------------------------------------------------
 
     def live(self) -> Live:
         """The table with everything that was streamed into it."""
         return Live(self._ds)
 
-    async def aput(self, data: Any, *, durable: bool | None = None) -> None:
+    def tail(self, after: Any = None, *, follow: bool = False, timeout: float | None = None) -> Tail:
+        """What is put and deleted, by anybody: see `Table.tail`."""
+        from tiltyard.lake.tail import Tail
+
+        return Tail(self._ds, after, follow, timeout)
+
+    @property
+    def shards(self) -> tuple[StreamShard, ...]:
+        """The shards that are open here, by id. One is opened by its first row."""
+        found = [_shard(each) for each in self._writer.writers]
+        return tuple(sorted(found, key=lambda each: each.shard_id))
+
+    def stats(self) -> StreamStats:
+        """What was done since the stream was opened, and what it holds now."""
+        writers = self._writer.writers
+        counted = [each.counts for each in writers]
+        memory = [each.memtable_stats() for each in writers]
+        return StreamStats(
+            shards=len(writers),
+            puts=sum(each.puts for each in counted),
+            log_entries=sum(each.entries for each in counted),
+            log_bytes=sum(each.entry_bytes for each in counted),
+            generations_published=sum(each.generations for each in counted),
+            rows_published=sum(each.generation_rows for each in counted),
+            failed_publications=sum(each.failures for each in counted),
+            rows_in_memory=sum(each.rows_in_memory for each in writers),
+            bytes_in_memory=sum(each["estimated_size_bytes"] + each["frozen_bytes"] for each in memory),
+        )
+
+    # -- for coroutines --------------------------------------------------------------------------
+
+    async def aput(self, data: Any, *, schema: Any = None, durable: bool | None = None) -> None:
         """`put`, awaited: any number may be under way, and they share log entries. Where it is cancelled the
         rows may be in or not.
         """
         with in_plain_words():
-            await self._writer.aput(one_batch_of(data, None, self._ds.schema), durable=durable)
+            self._check_open()
+            rows = rows_given(data, self._writer.schema, schema)
+            await self._writer.aput(rows, durable=_flag(durable))
 
     async def adelete(self, keys: Any, *, durable: bool | None = None) -> None:
         """`delete`, awaited, as `aput` is."""
         with in_plain_words():
-            await self._writer.adelete(self._keys(keys), durable=durable)
+            self._check_open()
+            await self._writer.adelete(keys_given(keys, self._writer.schema), durable=_flag(durable))
 
     async def aflush(self) -> None:
         """`flush`, awaited."""
         await in_thread(self.flush)
 
+    async def adurable(self) -> None:
+        """`sync`, awaited (its own name would be a word of the language)."""
+        await in_thread(self.sync)
+
     async def aclose(self) -> None:
         """`close`, awaited."""
         await in_thread(self.close)
+
+    # -- a block ---------------------------------------------------------------------------------
 
     def __enter__(self) -> Stream:
         return self
@@ -113,7 +192,8 @@ class Stream:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._writer.__exit__(kind, error, trace)
+        with in_plain_words():
+            self._writer.__exit__(kind, error, trace)
 
     async def __aenter__(self) -> Stream:
         return self
@@ -121,149 +201,78 @@ class Stream:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await in_thread(self._writer.__exit__, kind, error, trace)
+        with in_plain_words():
+            await in_thread(self._writer.__exit__, kind, error, trace)
 
 
-class Live:
-    """A table with what is being streamed into it: base, published and, of streams open in this process, what
-    is in memory. Every call looks anew.
-    """
-
-    def __init__(self, ds: LanceDataset) -> None:
-        """Use `Table.live` or `Stream.live`."""
-        self._ds = ds
-
-    def __repr__(self) -> str:
-        return f"Live({self._ds.uri!r})"
-
-    def _now(self) -> Captured:
-        store, session = self._ds._store, self._ds._session
-        return capture(store, session, open_writers(store, session))
-
-    @plain
-    def scan(
-        self, columns: Columns = None, where: Any = None, *, limit: int | None = None, offset: int = 0
-    ) -> LiveScan:
-        """Some rows and columns as of now, in no order that means anything; arguments as for `Table.scan`."""
-        chosen = None if columns is None else arguments.columns("columns", columns)
-        return LiveScan(LsmScan(self._now(), chosen, where, limit, offset))
-
-    @plain
-    def lookup(self, keys: Any, columns: Columns = None) -> Any:
-        """The rows of some keys as a `pa.Table`: a list of values, or for a key of several columns a list of
-        one list per column. Keys without a row give none.
-        """
-        chosen = None if columns is None else arguments.columns("columns", columns)
-        now = self._now()
-        parts = keys if len(now.schema.key) > 1 else [keys]
-        return Lookup(now, chosen).find(list(parts))
-
-    @plain
-    def count(self, where: Any = None) -> int:
-        """How many rows there are, or pass a predicate."""
-        return LsmScan(self._now(), [], where).count()
-
-    def __len__(self) -> int:
-        return self.count()
-
-    def __bool__(self) -> bool:
-        return True
-
-    @plain
-    def to_arrow(self) -> Any:
-        """Everything, as a `pa.Table`."""
-        return LsmScan(self._now()).table()
-
-    @plain
-    def search(
-        self,
-        vector: Any,
-        *,
-        column: str,
-        k: int = 10,
-        columns: Columns = None,
-        where: Any = None,
-        metric: str | None = None,
-    ) -> Any:
-        """The `k` nearest rows among those that count and pass the predicate, exact, with `_distance`."""
-        from tiltyard.table.nearest.query import Nearest
-
-        chosen = None if columns is None else arguments.columns("columns", columns)
-        asked = Nearest(arguments.text("column", column), vector, arguments.whole("k", k, 1), metric)
-        return nearest_rows(self._now(), asked, chosen, where)
-
-    async def alookup(self, keys: Any, columns: Columns = None) -> Any:
-        """`lookup`, awaited."""
-        return await in_thread(self.lookup, keys, columns)
-
-    async def acount(self, where: Any = None) -> int:
-        """`count`, awaited."""
-        return await in_thread(self.count, where)
-
-    async def ato_arrow(self) -> Any:
-        """`to_arrow`, awaited."""
-        return await in_thread(self.to_arrow)
+def _flag(durable: Any) -> bool | None:
+    return arguments.maybe_flag("durable", durable)
 
 
-class LiveScan:
-    """Some rows and columns of a live table at one moment, not yet read."""
-
-    def __init__(self, scan: LsmScan) -> None:
-        self._scan = scan
-
-    @property
-    def schema(self) -> Any:
-        """The `pa.Schema` of the result."""
-        return self._scan.schema
-
-    @plain
-    def to_arrow(self) -> Any:
-        """Everything, as a `pa.Table`."""
-        return self._scan.table()
-
-    def batches(self) -> Iterator[Any]:
-        """`pa.RecordBatch`es one after another."""
-        return self._scan.batches()
-
-    def __iter__(self) -> Iterator[Any]:
-        return self.batches()
-
-    @plain
-    def count(self) -> int:
-        """How many rows."""
-        return self._scan.count()
-
-    def to_pandas(self) -> Any:
-        """Everything, as a `pandas.DataFrame`."""
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> Any:
-        """Everything, as a `polars.DataFrame`."""
-        import polars
-
-        return polars.from_arrow(self.to_arrow())
+def _shard(writer: ShardWriter) -> StreamShard:
+    return StreamShard(
+        writer.shard_id,
+        writer.epoch,
+        writer.rows_in_memory,
+        len(writer.manifest.sstables),
+        writer.error,
+    )
 
 
-def open_stream(ds: LanceDataset, shards: int | None, options: Mapping[str, Any]) -> Stream:
+# -- beginning ----------------------------------------------------------------------------------
+
+
+def open_stream(
+    ds: LanceDataset, shards: int | None, set_shards_aside: bool, options: Mapping[str, Any]
+) -> Stream:
     """A stream into a table, which is made one that can be streamed into if it is not yet."""
+    if shards is not None:
+        shards = arguments.whole("shards", shards, 1, MAX_BUCKETS)
+    aside = arguments.flag("set_shards_aside", set_shards_aside)
+    writer_config({}, options)  # what is wrong with them is told before the table is changed
     if ds.mem_wal_index_details() is None:
         ds.checkout_latest()
     if ds.mem_wal_index_details() is None:
-        _begin(ds, shards)
+        _begin(ds, shards, aside)
+    _check_shards(ds, shards)
     return Stream(ds, options)
 
 
-def _begin(ds: LanceDataset, shards: int | None) -> None:
+def _begin(ds: LanceDataset, shards: int | None, aside: bool) -> None:
     key = [each.name for each in ds._snapshot.schema.primary_key]
-    if shards is None:
+    if shards is None or shards == 1:
         sharding: dict[str, Any] = {"unsharded": True}
     elif not key:
         raise InvalidInput("rows without a key cannot be shared out among shards: leave `shards` out")
     else:
-        sharding = {"bucket_column": key[0], "num_buckets": arguments.whole("shards", shards, 1)}
+        sharding = {"bucket_column": key[0], "num_buckets": shards}
     try:
-        ds.initialize_mem_wal(**sharding)
+        ds.initialize_mem_wal(**sharding, set_shards_aside=aside)
     except InvalidInput:
         ds.checkout_latest()  # somebody else was first, or it is what we were told
         if ds.mem_wal_index_details() is None:
             raise
+
+
+def _check_shards(ds: LanceDataset, shards: int | None) -> None:
+    """Refuse another number of shards than the table has."""
+    details = ds.mem_wal_index_details()
+    if shards is None or details is None:
+        return
+    fields = [each for spec in details["sharding_specs"] for each in spec["fields"]]
+    buckets = [each["parameters"].get(NUM_BUCKETS) for each in fields if each["transform"] == BUCKET]
+    if buckets == [str(shards)] or (shards == 1 and fields and not buckets and _is_whole(fields)):
+        return
+    if buckets:
+        told = f"is shared out among {buckets[0]} shards"
+    elif not fields:
+        told = "has shards that are named by hand"
+    else:
+        told = "has one shard" if _is_whole(fields) else "has a shard for each value of a column"
+    raise InvalidInput(
+        f"{ds.uri} {told}, since it was first streamed into, and shards={shards} was asked for: leave it out"
+    )
+
+
+def _is_whole(fields: list[dict[str, Any]]) -> bool:
+    return all(each["transform"] not in (BUCKET, IDENTITY) for each in fields)

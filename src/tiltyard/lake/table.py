@@ -11,10 +11,10 @@ import pyarrow as pa
 from tiltyard.dataset import LanceDataset, arguments, write_dataset
 from tiltyard.dataset.handle import LATEST, seconds_of
 from tiltyard.errors import InvalidInput, TableAlreadyExists, TagNotFound, TiltyardError
-from tiltyard.lake.scan import Scan
+from tiltyard.lake.scan import Scan, vector_column
 from tiltyard.lake.streamed import Streamed
 from tiltyard.lake.words import plain
-from tiltyard.table.nearest.query import DEFAULT_K, MAKE_VECTORS
+from tiltyard.table.nearest.query import DEFAULT_K
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -354,23 +354,17 @@ class Table(Streamed):
         exclusive. For several vectors at once each has its k rows, and `query_index` says whose they are. The
         search is exact. Raises `InvalidInput` and `WrongType` for what does not fit.
         """
-        near = {"column": self._vector_column() if column is None else column, "q": vector, "k": k}
+        near = {
+            "column": vector_column(self.schema, self.uri) if column is None else column,
+            "q": vector,
+            "k": k,
+        }
         near |= given({"metric": metric, "distance_range": distance_range})
         return Scan(self._ds, {"columns": columns, "where": where, "nearest": near, "prefilter": True})
 
     def head(self, rows: int = HEAD_ROWS, columns: Columns = None) -> Any:
         """The first rows, as a `pa.Table`."""
         return self.scan(columns, limit=arguments.whole("rows", rows)).to_arrow()
-
-    def _vector_column(self) -> str:
-        """The table's only column of vectors."""
-        found = [field.name for field in self.schema if pa.types.is_fixed_size_list(field.type)]
-        if len(found) != 1:
-            there = ", ".join(found) or "none"
-            lists = [field.name for field in self.schema if pa.types.is_list(field.type)]
-            hint = "" if found or not lists else f". {', '.join(lists)}: {MAKE_VECTORS}"
-            raise InvalidInput(f"name the column to search; columns of vectors in {self.uri}: {there}{hint}")
-        return found[0]
 
     def take(self, rows: Any, columns: Columns = None) -> Any:
         """Rows by number, in the order given, as a `pa.Table`: a list, an array, a range or a slice."""

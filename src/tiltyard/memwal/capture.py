@@ -17,6 +17,7 @@ from tiltyard.errors import CorruptFile, ObjectNotFound, TableNotFound
 from tiltyard.format.mem_wal import MemWalDetails
 from tiltyard.memwal import layout
 from tiltyard.memwal.levels import Level, MemoryLevel, SsTableLevel
+from tiltyard.memwal.life import of_this_life
 from tiltyard.memwal.log_schema import LogSchema, log_schema
 from tiltyard.memwal.manifest import newest
 from tiltyard.table.apply.mem_wal import entry_of
@@ -117,6 +118,9 @@ def _captured(
 ) -> Captured:
     entry = entry_of(base.manifest)
     marks: Mapping[str, int] = {} if entry is None else MemWalDetails.of(entry).marks
+    manifests = of_this_life(base, manifests)
+    living = of_this_life(base, {shard_id: view.manifest for shard_id, (view, _) in views.items()})
+    views = {shard_id: view for shard_id, view in views.items() if shard_id in living}
     shards = []
     for shard_id in sorted({*manifests, *views}):
         manifest = manifests.get(shard_id)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from tiltyard.errors import InvalidInput
+from tiltyard.errors import InvalidInput, nearest
 
 MAX_REPLAYED_ROWS = 100_000
 MAX_REPLAYED_BATCHES = 8_000
@@ -92,7 +92,7 @@ def writer_config(defaults: Mapping[str, str], options: Mapping[str, Any]) -> Wr
             given[name] = _read(name, text)
     for name, value in options.items():
         if name not in _NAMES:
-            raise InvalidInput(f"a writer has no setting {name!r}; there are {', '.join(_NAMES)}")
+            raise InvalidInput(f"a writer has no setting {name!r}; {nearest(name, list(_NAMES))}")
         if value is not None:
             given[name] = _given(name, value)
     made = WriterConfig(**given)

@@ -40,9 +40,10 @@ def nearest_rows(captured: Captured, asked: Nearest, columns: ColumnsLike = None
     asked_keys = [best.column(name).combine_chunks() for name in key]
     wanted = Lookup(captured, _with_keys(captured, columns, key)).find(asked_keys)
     wanted_keys = [wanted.column(_carried(name)).combine_chunks() for name in key]
-    rows, codes = KeyIndex(asked_keys).find(wanted_keys)
+    index = KeyIndex(asked_keys)
+    rows, codes = index.find(wanted_keys)
     order = np.empty(len(codes), np.int64)
-    order[codes] = rows
+    order[index.first_rows()[codes]] = rows  # a key's code is its own, not its place
     table = wanted.take(pa.array(order)).select(found.schema.names)
     return table.append_column(pa.field(DISTANCE, pa.float32()), best.column(DISTANCE))
 

@@ -19,6 +19,7 @@ from tiltyard.format.mem_wal import ShardingSpec
 from tiltyard.format.shard_manifest import ACTIVE, ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.claim import INCARNATION
+from tiltyard.memwal.life import lives
 from tiltyard.memwal.manifest import newest
 from tiltyard.memwal.sharding import UNSHARDED, encode_value, evaluate
 
@@ -102,7 +103,7 @@ def shard_of(
     ours = {
         shard_id: _own_value(manifest)
         for shard_id, manifest in sorted(known.items())
-        if manifest.shard_spec_id == spec_id and manifest.status == ACTIVE and _lives(manifest, incarnation)
+        if manifest.shard_spec_id == spec_id and manifest.status == ACTIVE and lives(manifest, incarnation)
     }
     if router.is_constant:
         if len(ours) > 1:
@@ -133,12 +134,6 @@ def shard_of(
 
 def _own_value(manifest: ShardManifest) -> Value:
     return tuple(entry for entry in manifest.field_entries if entry[0] != INCARNATION)
-
-
-def _lives(manifest: ShardManifest, incarnation: str | None) -> bool:
-    """Whether the shard is one of this life of the table, as far as it says."""
-    theirs = dict(manifest.field_entries).get(INCARNATION)
-    return theirs is None or theirs == (incarnation or "").encode()
 
 
 def manifests(root: Store) -> dict[str, ShardManifest]:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tiltyard import runtime
-from tiltyard.errors import InvalidInput, WriterClosed
+from tiltyard.errors import ForkedHandle, InvalidInput, WriterClosed
 from tiltyard.memwal import layout
 from tiltyard.memwal.capture import Captured, capture
 from tiltyard.memwal.claim import INCARNATION
@@ -26,6 +26,7 @@ from tiltyard.runtime.awaiting import Begin, in_thread, told
 from tiltyard.table.snapshot import open_latest
 
 if TYPE_CHECKING:
+    from tiltyard.format.schema import Schema
     from tiltyard.session import Session
     from tiltyard.store import Store
 
@@ -55,6 +56,7 @@ class ShardedWriter:
         self._schema = log_schema(base.schema)
         self._router = router_of(found.spec, base.schema)
         self._check_routable()
+        self._process = runtime.process_id()
         self._opening = runtime.lock()
         self._writers: dict[Value, ShardWriter] = {}
         self._closed = False
@@ -72,6 +74,16 @@ class ShardedWriter:
                         f"no part of its key ({', '.join(key)}): rows of one key could come into several "
                         "shards. Open writers of single shards instead"
                     )
+
+    @property
+    def schema(self) -> Schema:
+        """The table's schema as it was when the stream was opened: what rows must have."""
+        return self._schema.table
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` or `abort` was called."""
+        return self._closed
 
     @property
     def writers(self) -> tuple[ShardWriter, ...]:
@@ -115,13 +127,22 @@ class ShardedWriter:
         for value, part in self._router.parts(batch):
             writer = self._writers.get(value)
             if writer is None:
+                self._check_process()
                 writer = await in_thread(self._writer, value)
             for start in range(0, part.num_rows, writer.config.rows):
                 rows = stored(part.slice(start, writer.config.rows), writer.owned.schema)
                 begins += await writer.begins(rows, durable)
         await told(begins)
 
+    def _check_process(self) -> None:
+        if runtime.process_id() != self._process:
+            raise ForkedHandle(
+                f"the stream into {self._table._store.uri} belongs to process {self._process}; open another "
+                "one in the forked child"
+            )
+
     def _writer(self, value: Value) -> ShardWriter:
+        self._check_process()
         found = self._writers.get(value)
         if found is not None:
             return found
@@ -154,6 +175,7 @@ class ShardedWriter:
 
     def close(self) -> None:
         """Publish everything and give the shards up. Raises what ended a writer; the others are closed."""
+        self._check_process()
         with self._opening:
             self._closed = True
         failed: BaseException | None = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tiltyard import runtime
-from tiltyard.errors import LogTruncated, ShardError
+from tiltyard.errors import LogTruncated, ObjectNotFound, ShardError
 from tiltyard.memwal import layout
 from tiltyard.memwal.entry import Entry
 from tiltyard.memwal.log_schema import TOMBSTONE, LogSchema, reconciled
@@ -42,6 +42,50 @@ class Change:
         return self.rows.column(TOMBSTONE)
 
 
+class Follower:
+    """Reads a shard's log on from a position, each time as far as it goes."""
+
+    def __init__(self, shard: Store, after: int = 0) -> None:
+        self._shard = shard
+        self.at = after
+        """The last position that was passed: entries above it come next."""
+
+    def changes(self, schema: LogSchema) -> Iterator[Change]:
+        """The entries above `at` that hold rows, in the columns of `schema`; each moves `at` before it is
+        given. Raises as `tail` does.
+        """
+        found = positions(self._shard)
+        if not found and newest(self._shard) is None:
+            raise ShardError(f"there is no shard at {self._shard.uri}")
+        standing = [each for each in found if each > self.at]
+        self._check(standing)
+        for position in standing:
+            try:
+                entry = read_entry(self._shard, position)
+            except ObjectNotFound:  # collected since
+                self._check([each for each in positions(self._shard) if each > self.at])
+                raise
+            self.at = position
+            change = _change(entry, schema, self._shard)
+            if change is not None:
+                yield change
+
+    def _check(self, standing: list[int]) -> None:
+        """Refuse to go on over entries that are not there."""
+        if not standing or standing[0] == self.at + 1:
+            check_no_holes(self._shard, self.at, standing)
+            return
+        manifest = newest(self._shard)
+        if manifest is not None and standing[0] <= manifest.replay_after + 1:
+            raise LogTruncated(
+                f"entries {self.at + 1} to {standing[0] - 1} of the log at {self._shard.uri} were collected: "
+                "their rows are in SSTables or the base. Read the table, then follow from "
+                f"{standing[0] - 1}",
+                standing[0] - 1,
+            )
+        check_no_holes(self._shard, self.at, standing)
+
+
 def tail(
     shard: Store,
     schema: LogSchema,
@@ -56,29 +100,13 @@ def tail(
     Raises `LogTruncated` where entries above `after` were collected, `CorruptFile` for a hole or damage,
     `ShardError` where there is no shard.
     """
-    at = after
+    follower = Follower(shard, after)
     while True:
-        found = positions(shard)
-        standing = [each for each in found if each > at]
-        if standing and standing[0] != at + 1:
-            manifest = newest(shard)
-            if manifest is not None and standing[0] <= manifest.replay_after + 1:
-                raise LogTruncated(
-                    f"entries {at + 1} to {standing[0] - 1} of the log at {shard.uri} were collected: "
-                    "their rows are in SSTables or the base. Read the table, then follow from "
-                    f"{standing[0] - 1}"
-                )
-            check_no_holes(shard, at, standing)
-        if not found and newest(shard) is None:
-            raise ShardError(f"there is no shard at {shard.uri}")
-        for position in standing:
-            at = position
-            change = _change(read_entry(shard, position), schema, shard)
-            if change is not None:
-                yield change
+        before = follower.at
+        yield from follower.changes(schema)
         if not follow or (deadline is not None and runtime.monotonic() >= deadline):
             return
-        if not standing:
+        if follower.at == before:
             runtime.sleep(POLL_SECONDS)
 
 

@@ -158,6 +158,17 @@ class ShardWriter:
         """Whether nothing has ended the writer, as far as it knows."""
         return self._log.poison is None and runtime.process_id() == self._process
 
+    @property
+    def error(self) -> TiltyardError | None:
+        """What has ended the writer; None while it works."""
+        return self._log.poison
+
+    @property
+    def rows_in_memory(self) -> int:
+        """Rows that are not published yet, superseded ones included."""
+        active, frozen = self._state
+        return active.rows + sum(each.rows for each in frozen)
+
     def view(self) -> ShardView:
         """What is in the shard now, each row once or more, none missing. Raises what ended the writer."""
         self._check_open()

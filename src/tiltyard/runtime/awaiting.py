@@ -59,3 +59,10 @@ def _tell(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], answer: 
 def _settle(future: asyncio.Future[Any], answer: Any) -> None:
     if not future.done():
         future.set_result(answer)  # exceptions too: one that nobody fetched would be logged
+
+
+async def pause(seconds: float) -> None:
+    """Let others run for so long."""
+    import asyncio
+
+    await asyncio.sleep(seconds)

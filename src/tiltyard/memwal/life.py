@@ -1,0 +1,51 @@
+"""Which shards are this table's: a table that was overwritten, or made anew at its place, may find those of
+an earlier life beside it (decision D21).
+
+A table's MemWAL names its life by a random id, and so does every shard that our writers begin. A shard that
+names none is taken for the table's; one that names another, and any shard beside a table that has no MemWAL,
+is not: it is neither read nor written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tiltyard.format.mem_wal import MemWalDetails
+from tiltyard.format.shard_manifest import ShardManifest
+from tiltyard.memwal import layout
+from tiltyard.memwal.claim import INCARNATION
+from tiltyard.memwal.manifest import newest
+from tiltyard.table.apply.mem_wal import entry_of
+from tiltyard.table.snapshot import Snapshot, open_latest
+
+if TYPE_CHECKING:
+    from tiltyard.session import Session
+    from tiltyard.store import Store
+
+
+def lives(manifest: ShardManifest, incarnation: str | None) -> bool:
+    """Whether the shard is one of this life of the table, as far as it says."""
+    theirs = dict(manifest.field_entries).get(INCARNATION)
+    return theirs is None or theirs == (incarnation or "").encode()
+
+
+def of_this_life(base: Snapshot, manifests: Mapping[str, ShardManifest]) -> dict[str, ShardManifest]:
+    """Those shards that are this version's."""
+    entry = entry_of(base.manifest)
+    if entry is None:
+        return {}
+    incarnation = MemWalDetails.of(entry).writer_defaults.get(INCARNATION)
+    return {shard: manifest for shard, manifest in manifests.items() if lives(manifest, incarnation)}
+
+
+def shards_of(store: Store, session: Session) -> tuple[Snapshot, dict[str, ShardManifest]]:
+    """The table now, and the newest manifests of its shards."""
+    root = store.at(layout.ROOT)
+    found = {}
+    for shard_id in layout.shard_ids(root.list_names("")):
+        manifest = newest(root.at(shard_id))
+        if manifest is not None:
+            found[shard_id] = manifest
+    base = open_latest(store, session)
+    return base, of_this_life(base, found)
