@@ -94,6 +94,8 @@ def _ending(table: Store, record: Dropped) -> bytes | None:
 
 def _decide(table: Store, record: Dropped, word: bytes) -> bool:
     """Decide how a drop ends: whether we did. Raises StoreError, OutcomeUnknown."""
+    if not table.list_names(""):
+        return False  # moved or purged since; nothing is made under its name
     path = _end(record)
     data = word + b"\n" + str(runtime.uuid4()).encode()
     answer = table.create(path, data)
@@ -104,6 +106,8 @@ def _decide(table: Store, record: Dropped, word: bytes) -> bool:
         raise StoreError(f"cannot write {table.uri}/{path}: {cause}; nothing was changed") from cause
     with suppress(ObjectNotFound):
         return table.read(path).to_pybytes() == data
+    if answer is Created.EXISTS:
+        return False  # somebody else's, and purged since
     raise OutcomeUnknown(f"the answer to creating {table.uri}/{path} was lost: try again")
 
 
