@@ -58,6 +58,11 @@ class Worker:
             raise WorkerError(*answer)
         return answer
 
+    @property
+    def has_answered(self) -> bool:
+        """Whether the block has ended, or the process."""
+        return self._pipe.poll(0)
+
     def kill(self) -> None:
         """SIGKILL: no `finally`, no buffers flushed."""
         self._process.send_signal(signal.SIGKILL)

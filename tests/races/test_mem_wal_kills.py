@@ -1,0 +1,129 @@
+"""Writers of one shard that are killed (SIGKILL) while they put, flush and publish; ours and the official
+package's in turn. Every acknowledged row is there afterwards, once.
+
+The workers note in a file, before and after each call, what they do: what was not acknowledged may be there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+import tiltyard.lance as lance
+from mem_wal_peer import SCAN, listed
+from peer import Peer
+from streamed import KEY, SHARD, live, newest_manifest
+from tiltyard.memwal.check import check_shards
+from tiltyard.memwal.writer import ShardWriter
+from workers import Worker
+
+STREAM = """
+import os
+told = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+writer = lance.dataset(path).mem_wal_writer(shard, max_wal_flush_interval_ms=4, max_memtable_rows=16)
+schema = lance.dataset(path).schema
+step = first
+os.write(told, b"begun\\n")
+while True:
+    ids = [1000 + 3 * step + i for i in range(3)]
+    if keyed:
+        ids.append(step % 7)
+    os.write(told, b"try %d\\n" % step)
+    writer.put(pa.Table.from_pydict({"id": ids, "step": [step] * len(ids)}, schema=schema))
+    if keyed and step % 2:
+        writer.delete(pa.table({"id": pa.array([1000 + 3 * (step - 1)])}))
+    os.write(told, b"ok %d\\n" % step)
+    step += 1
+"""
+HOT = 7
+DEADLINE_SECONDS = 60
+OURS, THEIRS = "tiltyard.lance", "lance"
+
+
+@pytest.mark.parametrize(("keyed", "kills"), [(True, 8), (False, 4)])
+def test_no_row_is_lost_or_doubled_by_kills(tmp_path: Path, peer: Peer, keyed: bool, kills: int) -> None:
+    """Cases M04 and M06."""
+    kill_in_turn(tmp_path, peer, keyed, kills, Random(kills))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("keyed", "kills"), [(True, 120), (False, 80)])
+def test_no_row_is_lost_or_doubled_by_many_kills(tmp_path: Path, peer: Peer, keyed: bool, kills: int) -> None:
+    kill_in_turn(tmp_path, peer, keyed, kills, Random(kills))
+
+
+def kill_in_turn(tmp_path: Path, peer: Peer, keyed: bool, kills: int, draw: Random) -> None:
+    path, notes = tmp_path / "t", tmp_path / "notes"
+    key = pa.field("id", pa.int64(), False, KEY) if keyed else pa.field("id", pa.int64())
+    schema = pa.schema([key, pa.field("step", pa.int64())])
+    lance.write_dataset(schema.empty_table(), str(path), schema=schema).initialize_mem_wal()
+    notes.touch()
+    waiting = Worker(OURS)
+    for turn in range(kills):
+        worker, waiting = waiting, Worker(THEIRS if turn % 2 == 0 else OURS)
+        done = notes.read_text().count("ok")
+        worker.begin(
+            STREAM,
+            path=str(path),
+            shard=SHARD,
+            notes=str(notes),
+            first=tried(notes) + 1,
+            keyed=keyed,
+        )
+        await_steps(worker, notes, done + draw.randint(4, 25))
+        time.sleep(draw.random() * 0.004)  # anywhere within a step
+        worker.kill()
+        if turn % 10 == 9:
+            look(path, notes, keyed)
+    waiting.close()
+    look(path, notes, keyed)
+    if keyed:
+        theirs = peer(SCAN, p=str(path), listed=listed(newest_manifest(path)))
+        assert sorted(theirs.to_pylist(), key=str) == sorted(live(path).to_pylist(), key=str)
+    assert not [each for each in check_shards(lance.dataset(str(path))._snapshot) if each.is_damage]
+
+
+def tried(notes: Path) -> int:
+    """The last step that was begun."""
+    steps = [line.split()[1] for line in notes.read_text().splitlines() if line.startswith("try")]
+    return int(steps[-1]) if steps else -1
+
+
+def await_steps(worker: Worker, notes: Path, wanted: int) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while notes.read_text().count("ok") < wanted:
+        if worker.has_answered or time.monotonic() > deadline:
+            worker.answer(1)  # raises what ended it
+            raise AssertionError("a writer stopped")
+        time.sleep(0.002)
+
+
+def look(path: Path, notes: Path, keyed: bool) -> None:
+    """We take the shard over, and compare what is there with what was noted."""
+    lines = [line.split() for line in notes.read_text().splitlines() if line != "begun"]
+    acknowledged = {int(step) for word, step in lines if word == "ok"}
+    begun = {int(step) for word, step in lines if word == "try"}
+    with ShardWriter.open(lance.dataset(str(path)), SHARD) as writer:
+        found = live(path, writer).to_pydict()
+    assert live(path).num_rows == len(found["id"])
+    counts = Counter(found["id"])
+    assert set(counts.values()) <= {1}
+    step_of = dict(zip(found["id"], found["step"], strict=True))
+    steps = {key: step for key, step in step_of.items() if key >= 1000}
+    assert all(step == (key - 1000) // 3 for key, step in steps.items())
+    assert set(steps.values()) <= begun
+    for step in acknowledged:
+        kept = [1000 + 3 * step + i for i in range(3)]
+        deleted = keyed and step % 2 == 0 and step + 1 in acknowledged
+        unsure = keyed and step % 2 == 0 and step + 1 in begun
+        present = [key for key in kept if key in step_of]
+        assert present == kept[1:] if deleted else present in ([kept, kept[1:]] if unsure else [kept]), step
+    if keyed:
+        for hot in range(HOT):
+            last = max((step for step in acknowledged if step % HOT == hot), default=-1)
+            assert step_of.get(hot, -1) >= last
