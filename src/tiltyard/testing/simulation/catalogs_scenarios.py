@@ -99,6 +99,10 @@ STEPS: Mapping[str, Step] = {
 }
 
 HOURS = 7_200.0
+"""So long do maintainers wait before they come (s)."""
+
+POWER_CUT_CHANCE = 0.15
+"""How often the power goes when everybody is done: what was told as done is there."""
 
 PAIRED = (
     "create",
@@ -200,6 +204,7 @@ class CatalogScenario:
         world.calmly("setup", partial(_set_up, ledger, place, start))
         begun = len(ledger.asked)
         world.do({name: partial(act, name, names) for name, names in actors.items()})
+        world.perhaps_cut_power(POWER_CUT_CHANCE)
         if world.storm.struck["machine crash"]:
             _forget_what_was_seen(ledger.asked[begun:])
         mark = len(world.scheduler.trace)
