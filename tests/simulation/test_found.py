@@ -28,6 +28,7 @@ FOUND_IN_STORMS = {
     ): "a tag whose name could not be synced was seen, told as made, and lost with the power",
     ("reads-disk", 120): "the same",
     ("everything-disk", 3078): "a tag named a version that was seen, and lost with the power",
+    ("everything-disk", 100124): "a tag that was taken back came back with the power, without its version",
 }
 """In weather with more faults than usual."""
 

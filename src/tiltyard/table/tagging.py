@@ -169,6 +169,19 @@ def _make_target_safe(target: Snapshot) -> None:
     target.store.sync_dir(names.VERSIONS_DIR)
 
 
+def _remove(root: Store, path: str) -> None:
+    """Take a tag back so that power loss does not bring it back, naming a version that is gone."""
+    try:
+        root.delete(path)
+        root.sync_dir(names.TAGS_DIR)
+    except StoreError as error:
+        raise OutcomeUnknown(
+            f"the tag at {root.uri}/{path} was to be taken back, for a cleanup removes the version that it "
+            f"names, and that failed ({error}): it may be there. Delete it, or read the version through it "
+            "to see"
+        ) from error
+
+
 def _check_target(root: Store, tag: Tag, target: Snapshot, before: Tag | None) -> None:
     """Take a tag back if its version goes: whoever removes it has looked at the tags before we wrote ours."""
     store = target.store
@@ -184,11 +197,11 @@ def _check_target(root: Store, tag: Tag, target: Snapshot, before: Tag | None) -
     told = "not made" if before is None else f"left on version {before.version}"
     if _is_ours(root, tag):
         if before is None:
-            root.delete(path)
+            _remove(root, path)
         else:
             root.put(path, encode_tag(before))
             if _goes(root, before, target.session) and _read(root, tag.name) == before:
-                root.delete(path)
+                _remove(root, path)
                 told = f"removed, for another one took version {before.version} while it did not name it"
     raise VersionNotFound(
         f"version {tag.version} of {store.uri} is being removed by a cleanup; tag {tag.name!r} was {told}"
