@@ -15,6 +15,7 @@ from tiltyard.testing.simulation.explore import explore
 from tiltyard.testing.simulation.scenarios import SCENARIOS
 
 FOUND = {
+    ("everything-disk", 100124): "a tag that was taken back came back with the power, without its version",
     ("tags-objects", 100567): "a creation with a lost answer, deleted by another, was told as not made",
     ("tags-objects", 200351): "a creation with a lost answer, deleted by another, was sent again",
     ("cleanups-disk", 50635): "a version whose writer slept before it named it went as old",
@@ -28,7 +29,6 @@ FOUND_IN_STORMS = {
     ): "a tag whose name could not be synced was seen, told as made, and lost with the power",
     ("reads-disk", 120): "the same",
     ("everything-disk", 3078): "a tag named a version that was seen, and lost with the power",
-    ("everything-disk", 100124): "a tag that was taken back came back with the power, without its version",
 }
 """In weather with more faults than usual."""
 
