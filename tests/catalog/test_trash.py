@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -128,6 +129,38 @@ def test_undrop_brings_data_and_properties_back(root: str, id: tuple[str, ...], 
     assert moves_left(fresh(root)) == 0
 
 
+@pytest.mark.parametrize("mode", REGISTERED)
+@pytest.mark.parametrize("how", ["drop", "namespace"])
+@pytest.mark.parametrize("id", IDS)
+def test_a_dropped_table_whose_data_are_gone_is_not_brought_back(
+    root: str, id: tuple[str, ...], how: str, mode: str
+) -> None:
+    """Another program, or a hand, may delete them: a row would name nothing. Nothing changes."""
+    put(fresh(root, mode), id, 1)
+    if how == "drop" or len(id) == 1:
+        drop_table(fresh(root, mode), id)
+    else:
+        drop_namespace(fresh(root, mode), id[:1], None, "cascade")
+        create_namespace(fresh(root, mode), id[:1])
+    (gone,) = directories(fresh(root))
+    shutil.rmtree(f"{root}/{gone}")
+    before = fresh(root).register()
+    with pytest.raises(TableNotDropped, match="nothing of it is left"):
+        undrop_table(fresh(root, mode), id)
+    after = fresh(root).register()
+    assert (after.version, after.rows.ids) == (before.version, before.rows.ids)
+    assert trash_left(fresh(root)) == 1
+    put(fresh(root, mode), id, 2)
+    assert values(fresh(root, mode), id) == [2]
+
+
+def test_a_dropped_table_without_a_directory_is_brought_back_when_it_never_had_one(root: str) -> None:
+    register_table(fresh(root), ("n", "t"), "some/where")
+    drop_table(fresh(root), ("n", "t"))
+    undrop_table(fresh(root), ("n", "t"))
+    assert find_table(fresh(root), ("n", "t")).location == "some/where"
+
+
 @pytest.mark.parametrize("id", IDS)
 def test_the_name_of_a_dropped_table_is_free_at_once(root: str, id: tuple[str, ...]) -> None:
     lake = fresh(root)
@@ -239,7 +272,7 @@ def test_a_table_with_a_hashed_directory_at_the_root_is_dropped(root: str) -> No
 def test_dropping_a_namespace_with_all_that_is_in_it_can_be_undone_table_by_table(root: str) -> None:
     lake = fresh(root)
     put(lake, ("n", "t"), 1, properties={"k": "v"})
-    drop_namespace(lake, ("n",), behavior="cascade")
+    drop_namespace(lake, ("n",), None, "cascade")
     (dropped,) = dropped_tables(lake)
     assert dropped.until_ns > dropped.dropped_ns
     with pytest.raises(NamespaceNotFound):

@@ -44,6 +44,8 @@ class Dropped:
     """Whether a marker hides the directory, which could not be moved aside."""
     emptied_ns: int | None = None
     """When the last file was deleted."""
+    has_versions: bool | None = None
+    """Whether it held a version when it was dropped, and not only a name; None where nobody looked."""
 
     @property
     def id(self) -> Id:
@@ -75,6 +77,8 @@ class Dropped:
         values |= {name: value for name, value in more.items() if value is not None}
         if self.hidden:
             values["hidden"] = True
+        if self.has_versions is not None:
+            values["versions"] = self.has_versions
         return json.dumps(values, separators=(",", ":"))
 
 
@@ -95,6 +99,7 @@ def parsed(key: str, text: str) -> Dropped | None:
             None if bases is None else tuple(bases),
             values.get("hidden") is True,
             None if values.get("emptied") is None else int(values["emptied"]),
+            values.get("versions") if isinstance(values.get("versions"), bool) else None,
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None

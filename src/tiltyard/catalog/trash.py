@@ -19,11 +19,19 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from tiltyard import runtime
 from tiltyard.catalog import moves
 from tiltyard.catalog.dropped import DROPPED, PREFIX, PURGING, Dropped, parsed, records, unreadable
-from tiltyard.catalog.found import Found, find_or_none, is_directory, no_table
+from tiltyard.catalog.found import (
+    KEPT_CHARACTERS,
+    Found,
+    find_or_none,
+    has_versions,
+    is_directory,
+    no_table,
+)
 from tiltyard.catalog.moves import Kind, Move, State
 from tiltyard.catalog.names import Id, dropped_location, object_id
 from tiltyard.catalog.planning import (
@@ -195,6 +203,7 @@ class _Drop:
             self.state,
             home=location if aside != location else None,
             hidden=hidden,
+            has_versions=has_versions(self.catalog.store, location),
         )
         try:
             record = self.catalog.mutate(self._change)
@@ -305,6 +314,16 @@ def chosen(catalog: Catalog, found: tuple[Dropped, ...], id: Id | None, trash: s
     )
 
 
+def _places(register: Register, record: Dropped) -> list[str]:
+    """Where a dropped table's directory may be: at its location, where that is still to be moved from, at its
+    location after all, or under the percent-encoded name that other programs give it.
+    """
+    location = record.location
+    found = [location, *moves.places(register, Row(record.object_id, TABLE, location))[1:], location]
+    encoded = quote(location, safe=KEPT_CHARACTERS)
+    return found if encoded == location else [*found, encoded]
+
+
 class _Undrop:
     """One plan of an undrop."""
 
@@ -319,6 +338,7 @@ class _Undrop:
     def run(self) -> Dropped:
         catalog, record = self.catalog, self.record
         self._check_free()
+        self._check_data()
         table = None
         self.place = name_place(catalog, record.id, record.location)
         if record.home is not None:
@@ -350,6 +370,24 @@ class _Undrop:
             raise taken(row)
         if not record.hidden and find_or_none(catalog, self.register, record.id) is not None:
             raise TableAlreadyExists(f"table {record.object_id!r} exists already in {catalog.store.uri}")
+
+    def _check_data(self) -> None:
+        """Raise TableNotDropped where the data of the dropped table are gone: its row would name nothing."""
+        catalog, record = self.catalog, self.record
+        if record.has_versions is False:
+            return  # only its name was dropped
+        for place in _places(self.register, record):
+            if has_versions(catalog.store, place):
+                return
+            if record.has_versions is None and is_directory(catalog.store, place):
+                return
+        if record.key not in catalog.register().metadata:
+            raise Outdated  # somebody else has brought it back, or given it up, since
+        raise TableNotDropped(
+            f"table {record.object_id!r} of {catalog.store.uri} cannot be brought back: nothing of it is "
+            f"left at {record.location}; another program, or a hand, deleted its files. Nothing was "
+            "changed; `tiltyard catalog purge` forgets the drop after its grace"
+        )
 
     def _planned_move(self, home: str) -> tuple[Move | None, Store | None]:
         record, store = self.record, self.catalog.store
