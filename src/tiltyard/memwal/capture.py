@@ -2,15 +2,15 @@
 (decision D20).
 
 Rows go from memory to an SSTable to the base. So memory is looked at first, then the shards' manifests, then
-the base: a row that moves meanwhile is seen twice, never not at all; of two generations of one number the one
-in memory counts, and SSTables that the base's marks cover are left out.
+the base: a row that moves meanwhile is seen twice, never not at all. Of two generations of one number the
+published one counts, which is whole: beside an older, partial one, later SSTables would show what came after
+rows that are left out. SSTables that the base's marks cover are left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tiltyard.errors import CorruptFile, ObjectNotFound, TableNotFound
@@ -68,12 +68,18 @@ class Captured:
     schema: LogSchema
     shards: tuple[ShardLevels, ...]
 
-    @cached_property
-    def winners(self) -> Any:
-        """Which rows of the levels count (`winners.Winners`), worked out once."""
-        from tiltyard.memwal.winners import winners
+    _winners: list[Any] = field(default_factory=list, repr=False, compare=False)
 
-        return winners(self)
+    @property
+    def winners(self) -> Any:
+        """Which rows of the levels count (`winners.Winners`), kept. Threads that ask at once may each work it
+        out: a lock, which a cached property of Python has, would let all readers wait for one.
+        """
+        if not self._winners:
+            from tiltyard.memwal.winners import winners
+
+            self._winners.append(winners(self))
+        return self._winners[0]
 
 
 def capture(store: Store, session: Session, open_shards: Iterable[OpenShard] = ()) -> Captured:
@@ -131,13 +137,15 @@ def _captured(
             memory = view.memtables
             if manifest is None or view.manifest.version > manifest.version:
                 manifest = view.manifest
-        in_memory = {each.generation for each in memory}
+        named = () if manifest is None else manifest.sstables
         mark = marks.get(shard_id, 0)
-        levels: list[Level] = [MemoryLevel(each, written, schema) for each in memory]
+        # What was published since memory was looked at is whole in its SSTable or in the base, and may hold
+        # more: where another process has taken the shard over, its rows too.
+        covered = max(mark, 0 if manifest is None else manifest.current_generation - 1)
+        in_memory = [each for each in memory if each.generation > covered]
+        levels: list[Level] = [MemoryLevel(each, written, schema) for each in in_memory]
         levels += [
-            open_sstable(base, shard_id, fact, schema)
-            for fact in reversed(() if manifest is None else manifest.sstables)
-            if fact.generation > mark and fact.generation not in in_memory
+            open_sstable(base, shard_id, fact, schema) for fact in reversed(named) if fact.generation > mark
         ]
         shards.append(ShardLevels(shard_id, tuple(levels), manifest))
     return Captured(base, schema, tuple(shards))

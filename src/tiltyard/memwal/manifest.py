@@ -8,6 +8,7 @@ Invariants, and their tests in tests/memwal/test_manifest.py:
 2. A change is made again on whatever other writers of the same epoch put in between, and not at all where the
    epoch has risen.
 3. An answer that was lost is settled by what stands there, or told as unknown.
+4. A version whose number was free only because it had been collected does not count as made.
 """
 
 from __future__ import annotations
@@ -65,9 +66,33 @@ def read(shard: Store, version: int) -> ShardManifest:
 
 
 def publish(shard: Store, manifest: ShardManifest) -> Created:
-    """Create one version, its bytes being this caller's alone or anybody's who wants the same."""
+    """Create one version, its bytes being this caller's alone or anybody's who wants the same.
+
+    UNKNOWN also where greater ones stand and the one below is gone: others may have built on it since, or
+    made and collected this number before, so that what a sleeper made lies where nobody reads (invariant 4).
+    """
     path = layout.manifest_path(manifest.version)
-    return create_settled(shard, path, encode_shard_manifest(manifest), layout.MANIFEST_DIR)[0]
+    answer, _ = create_settled(shard, path, encode_shard_manifest(manifest), layout.MANIFEST_DIR)
+    if answer is not Created.WON or manifest.version == 1:
+        return answer
+    for attempt in range(MAX_LOOKS):
+        try:
+            return Created.WON if _is_on_top(shard, manifest) else Created.UNKNOWN
+        except StoreError:
+            back_off(0.0, attempt + 1)
+    return Created.UNKNOWN
+
+
+def _is_on_top(shard: Store, made: ShardManifest) -> bool:
+    """Whether a version that was made stands where it should. Collectors take the oldest versions first, so
+    while the one below is there, none above it was ever taken.
+    """
+    if shard.exists(layout.manifest_path(made.version - 1)):
+        return True
+    current = newest(shard)
+    if current is None or current.version <= made.version:
+        return True
+    return current.writer_epoch >= made.writer_epoch and current.claim_nonce == made.claim_nonce
 
 
 def write_hint(shard: Store, version: int) -> None:

@@ -37,7 +37,9 @@ from tiltyard.store import Created, Store
 from tiltyard.table.back_off import back_off
 
 MAX_SENTINELS = 1024
-"""How often a sentinel is tried while the owner before goes on appending."""
+"""How often a sentinel is tried while the owner before goes on appending, and how many late ones of others an
+entry is put above.
+"""
 
 MAX_HOLES_SHOWN = 8
 
@@ -111,55 +113,75 @@ class Log:
         """
         self.check()
         data = encode_entry(batch, self._schema, self._manifest.writer_epoch, generation)
-        position = self._next
         try:
-            self._put(position, data)
-            self._still_ours("unknown")
+            self._put(data)
+            self._acknowledge(self._next)
         except TiltyardError as error:
             self._poison = error
             raise
         except BaseException:  # interrupted: the entry may stand
-            self._poison = self._unknown(position, "the call was interrupted")
+            self._poison = self._unknown(self._next, "the call was interrupted")
             raise
-        self._next = position + 1
-        return position
+        self._next += 1
+        return self._next - 1
 
-    def _put(self, position: int, data: bytes) -> None:
+    def _put(self, data: bytes) -> None:
+        """Put an entry at the tip, above sentinels of earlier epochs that came late."""
+        for _ in range(MAX_SENTINELS):
+            if self._put_at(self._next, data):
+                return
+            self._next += 1
+        raise WriterPoisoned(
+            f"{MAX_SENTINELS} late sentinels of earlier epochs came into the log of {self._shard.uri} before "
+            "one entry; nothing of this call was kept. Open the shard again"
+        )
+
+    def _put_at(self, position: int, data: bytes) -> bool:
+        """Whether the entry stands there; False where a sentinel of an earlier epoch does."""
         path = layout.entry_path(position)
         for attempt in range(self._persistence.retries + 1):
             answer, found = create_settled(self._shard, path, data, layout.WAL_DIR)
             if answer is Created.WON:
-                return
+                return True
             if answer is Created.UNKNOWN:
                 raise self._unknown(position, str(self._shard.failure(path) or "no answer"))
             if answer is Created.EXISTS:
-                raise self._taken(position, found)
+                error = self._taken(position, found)
+                if error is None:
+                    return False
+                raise error
             still_ours(self._shard, self._manifest)
             if attempt < self._persistence.retries:
                 back_off(self._persistence.base_delay_seconds, attempt + 1, 5.0)
         cause = self._shard.failure(path)
-        error = WriterPoisoned(
+        failed = WriterPoisoned(
             f"WAL persistence failed for the shard at {self._shard.uri} at position {position} after "
             f"{self._persistence.retries} retries: {cause}. Nothing of this call was kept; the shard can be "
             "opened again, which reads its log anew"
         )
-        error.__cause__ = cause
-        raise error
+        failed.__cause__ = cause
+        raise failed
 
-    def _taken(self, position: int, found: bytes | None) -> TiltyardError:
-        """The error for a position at which somebody else's entry stands."""
+    def _taken(self, position: int, found: bytes | None) -> TiltyardError | None:
+        """The error for a position at which somebody else's entry stands; None where that is a sentinel of an
+        earlier epoch, which a claimant that was passed has put there late: it fences nobody, and holds no
+        rows.
+        """
         where = f"{self._shard.uri}/{layout.entry_path(position)}"
         ours = self._manifest.writer_epoch
         try:
-            theirs = ours if found is None else decode_entry(found, position, where).epoch
+            entry = None if found is None else decode_entry(found, position, where)
         except TiltyardError as error:
             return WriterPoisoned(f"position {position} of the log is taken by what cannot be read: {error}")
+        theirs = ours if entry is None else entry.epoch
         if theirs > ours:
             return fenced(self._shard, ours, theirs)
         try:
             still_ours(self._shard, self._manifest)
         except WriterFenced as error:
             return error
+        if entry is not None and theirs < ours and not entry.batches:
+            return None
         return WriterPoisoned(
             f"WAL position {position} for the shard at {self._shard.uri} holds an entry of epoch {theirs} "
             f"that this writer (epoch {ours}) did not put there; nothing of this call was kept. Open the "
@@ -172,6 +194,23 @@ class Log:
             "Open the shard again: if it stands, its rows are there",
             version=position,
         )
+
+    def _acknowledge(self, position: int) -> None:
+        """Make sure that the shard was still ours after the entry stood. Raises `WriterFenced`, and
+        `OutcomeUnknown` where that cannot be seen.
+        """
+        for attempt in range(self._persistence.retries + 1):
+            try:
+                self._still_ours("unknown")
+            except WriterFenced:
+                raise
+            except TiltyardError as error:
+                if attempt == self._persistence.retries:
+                    why = f"whether the shard is still this writer's could not be seen: {error}"
+                    raise self._unknown(position, why) from error
+                back_off(self._persistence.base_delay_seconds, attempt + 1, 5.0)
+            else:
+                return
 
     def _still_ours(self, outcome: str) -> None:
         """Look whether the newest manifest is of our epoch: the one above ours first, then ours.
