@@ -66,10 +66,9 @@ def test_an_entry_that_was_cut_anywhere_is_damage_or_whole() -> None:
     for end in range(len(WHOLE)):
         try:
             found = decoded(WHOLE[:end])
-        except CorruptFile as error:
-            assert "position 5" in str(error)
-        else:
-            assert [each.to_pydict() for each in found.batches] == expected, end
+        except CorruptFile:
+            continue
+        assert [each.to_pydict() for each in found.batches] == expected, end
 
 
 @pytest.mark.parametrize("data", [encode_sentinel(9)[:end] for end in (0, 1, 8, 100)], ids=len)

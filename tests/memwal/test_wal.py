@@ -1,5 +1,5 @@
-"""The log's appends, when answers get lost, others claim, and files cannot be written (MemWAL, sections 3.2-3.3;
-decision D18).
+"""The log's appends, when answers get lost, others claim, and files cannot be written (MemWAL, sections 3.2
+and 3.3; decision D18).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def test_what_stays_unknown_is_told_so_and_ends_the_log(fault: Fault) -> None:
         Rule(fault, "create", times=None, path="wal/*"),
         Rule(Fault.FAIL_BEFORE, "read", times=None, path="wal/*"),
     )
-    with pytest.raises(OutcomeUnknown, match="position 1 .* may or may not stand"):
+    with pytest.raises(OutcomeUnknown, match=r"position 1 .* may or may not stand"):
         log.append(batch(10), 1)
     with pytest.raises(OutcomeUnknown):
         log.append(batch(20), 1)
@@ -130,7 +130,7 @@ def test_who_was_passed_before_the_append_put_nothing() -> None:
 
 
 def test_who_was_passed_but_not_closed_off_yet_does_not_acknowledge() -> None:
-    """The entry stands below the next owner's sentinel, so that the owner finds it: that is told as unknown."""
+    """Its entry stands below the next owner's sentinel, and is found there: that is told as unknown."""
     store, _, log = begun()
     theirs = claimed(store)
     with pytest.raises(WriterFenced) as told:
