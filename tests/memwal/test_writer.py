@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
+from time import monotonic, sleep
 from typing import Any
 
 import pyarrow as pa
@@ -176,3 +179,42 @@ def test_a_closed_writer_says_so(tmp_path: Path) -> None:
     writer.close()
     with pytest.raises(WriterClosed, match="already closed"):
         writer.put(rows([1]))
+
+
+def test_who_waits_for_a_writer_that_is_given_up_is_told(tmp_path: Path) -> None:
+    dataset = streamed(tmp_path / "t")
+    writer = ShardWriter.open(dataset, SHARD)
+    writer.put(rows([5]))
+    blocked = tmp_path / "t" / "_mem_wal" / SHARD
+    blocked.chmod(0o555)  # no SSTable can be made, unless by the superuser
+    try:
+        waiting = Thread(target=lambda: told.append(_raised(writer.flush)))
+        told: list[BaseException | None] = []
+        waiting.start()
+        writer.abort()
+        waiting.join(30)
+    finally:
+        blocked.chmod(0o755)
+    assert not waiting.is_alive()
+    assert told[0] is None or isinstance(told[0], (WriterClosed, OSError))
+
+
+def _raised(call: Callable[[], None]) -> BaseException | None:
+    try:
+        call()
+    except Exception as error:
+        return error
+    return None
+
+
+def test_rows_that_nobody_waits_for_reach_the_log_by_themselves(tmp_path: Path) -> None:
+    dataset = streamed(tmp_path / "t")
+    writer = ShardWriter.open(dataset, SHARD, max_wal_flush_interval_ms=5)
+    writer.put(rows([5]), durable=False)
+    deadline = monotonic() + 30
+    while writer.memtable_stats()["pending_wal_row_count"] and monotonic() < deadline:
+        sleep(0.005)
+    assert writer.memtable_stats()["pending_wal_row_count"] == 0
+    writer.abort()
+    with ShardWriter.open(dataset, SHARD) as again:
+        assert 5 in values(LsmScan(capture(dataset._store, dataset._session, [again])).table())

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiltyard import runtime
-from tiltyard.errors import OutcomeUnknown, ShardError, TiltyardError, WriterFenced
+from tiltyard.errors import OutcomeUnknown, ShardError, TiltyardError, WriterClosed, WriterFenced
 from tiltyard.format.shard_manifest import ShardManifest, SsTable
 from tiltyard.format.version import FileVersion
 from tiltyard.memwal import layout
@@ -63,11 +63,18 @@ class Publisher:
             if self._writer.oldest_frozen is not None:
                 self._progress.wait(deadline=deadline)
 
-    def drain(self) -> None:
-        """Wait until everything frozen is published. Raises what prevents it, twice in a row or for good."""
+    def drain(self, generation: int) -> None:
+        """Wait until everything up to a generation is published, whatever others put meanwhile.
+
+        Raises what prevents it, twice in a row or for good.
+        """
         failed = self._failed
-        while self._writer.oldest_frozen is not None:
+        while (oldest := self._writer.oldest_frozen) is not None and oldest.generation <= generation:
             self._writer.owned.log.check()
+            if self._stopped:
+                raise WriterClosed(
+                    "the writer was given up before everything was published; its rows are in the log"
+                )
             self.wake()
             self.wait(runtime.monotonic() + MAX_PAUSE_SECONDS)
             if self._failed > failed + 1 and self._last_error is not None:
@@ -90,17 +97,21 @@ class Publisher:
                 if due is not None and not self._signal.wait(deadline=due):
                     with suppress(TiltyardError):  # the writer keeps it, and tells its next caller
                         self._writer.sync()
-        finally:
+        except BaseException:
             with self._guard:
                 self._running = False
+            raise
+        finally:
             self._tell()
 
     def _is_needed(self) -> bool:
         with self._guard:
             writer = self._writer
-            needed = not self._stopped and (writer.oldest_frozen is not None or writer.logs_at is not None)
+            needed = writer.oldest_frozen is not None or writer.logs_at is not None
+            # A writer that has ended keeps what it could not log, and nobody can any more.
+            needed = needed and not self._stopped and writer.works
             if not needed:
-                self._running = False
+                self._running = False  # here: a task that is woken from now on is another one
             return needed
 
     def _publish(self, table: MemTable) -> None:

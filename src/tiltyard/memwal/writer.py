@@ -253,7 +253,7 @@ class ShardWriter:
         """Publish everything that was put so far; returns when the shard's manifest names it."""
         self._check_open()
         self._queue.submit(_Step(freeze=True))
-        self._publisher.drain()
+        self._publisher.drain(self._state[0].generation - 1)
 
     def sync(self) -> None:
         """Make everything that was put with `durable=False` durable."""
