@@ -34,6 +34,7 @@ from tiltyard.catalog.rows import TABLE, Row
 from tiltyard.catalog.tables import table_exists
 from tiltyard.errors import (
     BatchTorn,
+    CleanupRefused,
     IncompatibleTransaction,
     InvalidInput,
     NamespaceNotFound,
@@ -196,6 +197,47 @@ def test_versions_declarations_and_removals_in_one_batch(catalog: Catalog) -> No
     assert rows(catalog, A, B) == [2, 2]
     assert ty.connect(catalog.uri).tables() == ["n.a", "n.b", "n.new"]
     assert left(catalog) == []
+
+
+@pytest.mark.parametrize("newest", [(1, -1), (2, 3), (1, 100)])
+def test_the_newest_version_cannot_go_and_nothing_of_the_batch_is_done(
+    catalog: Catalog, newest: tuple[int, int]
+) -> None:
+    """A request that makes no sense is refused before anything is written: no version of another table goes,
+    and there is no word of a torn batch.
+    """
+    foreign(catalog, A)
+    foreign(catalog, B)
+    before = sorted(map(str, Path(catalog.uri).rglob("*")))
+    with pytest.raises(InvalidInput, match="is the newest of table id"):
+        commit_batch(catalog, [DeleteVersions(B, [(1, 2)]), DeleteVersions(A, [newest])])
+    assert sorted(map(str, Path(catalog.uri).rglob("*"))) == before
+    assert not check(catalog).findings
+
+
+def test_the_newest_version_is_the_one_that_the_batch_makes(catalog: Catalog) -> None:
+    version = stage(catalog, A)
+    with pytest.raises(InvalidInput, match="version 2 is the newest"):
+        commit_batch(catalog, [version, DeleteVersions(A, [(1, 3)])])
+    assert [each.deleted for each in commit_batch(catalog, [version, DeleteVersions(A, [(1, 2)])])] == [0, 1]
+    assert rows(catalog, A) == [2]
+
+
+def test_a_version_that_a_tag_holds_refuses_all(catalog: Catalog) -> None:
+    foreign(catalog, A)
+    foreign(catalog, B)
+    opened(fresh(catalog), A).tags.create("kept", 1)
+    with pytest.raises(CleanupRefused, match="is held by"):
+        commit_batch(catalog, [DeleteVersions(B, [(1, 2)]), DeleteVersions(A, [(1, 2)])])
+    assert [each["version"] for each in opened(fresh(catalog), B).versions()] == [1, 2]
+    assert left(catalog) == []
+
+
+def test_versions_of_a_table_that_the_batch_deregisters_cannot_go(catalog: Catalog) -> None:
+    foreign(catalog, A)
+    with pytest.raises(InvalidInput, match="do the one before the other"):
+        commit_batch(catalog, [DeregisterTable(A), DeleteVersions(A, [(1, 2)])])
+    assert table_exists(catalog, A)
 
 
 def test_a_version_that_is_not_the_next_refuses_all(catalog: Catalog) -> None:

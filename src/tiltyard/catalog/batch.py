@@ -51,6 +51,7 @@ from tiltyard.catalog.batch_walk import Walk, finish_pending, transaction_at
 from tiltyard.catalog.found import find_table, table_store
 from tiltyard.catalog.names import Id, object_id
 from tiltyard.catalog.operations.paths import staged_name
+from tiltyard.catalog.operations.versions import check_deletion
 from tiltyard.errors import (
     CorruptFile,
     InvalidInput,
@@ -129,6 +130,13 @@ def _check(members: Sequence[Member]) -> None:
                     f"a batch makes one version of a table at most, found two of {object_id(member.id)!r}"
                 )
             seen.add(member.id)
+    gone = {member.id for member in members if isinstance(member, DeregisterTable)}
+    for member in members:
+        if isinstance(member, DeleteVersions) and member.id in gone:
+            raise InvalidInput(
+                f"a batch cannot deregister {object_id(member.id)!r} and remove versions of it: do the one "
+                "before the other"
+            )
 
 
 class _Plan:
@@ -183,6 +191,8 @@ class _Plan:
     def _removal(self, member: DeleteVersions) -> Removal:
         found = find_table(self._catalog, member.id)
         ranges = tuple((int(start), int(end)) for start, end in member.ranges)
+        made = [each for each in self._members if isinstance(each, CreateVersion) and each.id == member.id]
+        check_deletion(self._catalog, member.id, ranges, made[0].version if made else None)
         return Removal(member.id, found.location, ranges)
 
     def done(self, landed: Mapping[Id, VersionLocation], deleted: Sequence[int]) -> tuple[Done, ...]:

@@ -11,13 +11,14 @@ from tiltyard.catalog.names import object_id
 from tiltyard.catalog.operations.opening import chain_of, open_found, opened, refuse_branch, transaction_of
 from tiltyard.errors import InvalidInput, ObjectNotFound, VersionNotFound
 from tiltyard.store import object_key
-from tiltyard.table.cleanup.run import remove_versions
+from tiltyard.table.cleanup.run import check_removable, remove_versions
 from tiltyard.table.cleanup.survey import place_of
 from tiltyard.table.versions import VersionLocation, latest, list_versions, locate
 
 if TYPE_CHECKING:
     from tiltyard.catalog.catalog import Catalog
     from tiltyard.catalog.names import Id
+    from tiltyard.dataset import LanceDataset
     from tiltyard.store import Store
 
 MAX_RANGE_VERSIONS = 1_000_000
@@ -92,6 +93,30 @@ def delete_table_versions(
     itself must stay, and so must those that tags and branches hold: raises `InvalidInput` and
     `CleanupRefused` before anything is removed.
     """
+    table, chosen = _to_delete(catalog, id, ranges, branch)
+    if not chosen:
+        return 0
+    return len(remove_versions(place_of(table._held, table._root), table._held.version, chosen))
+
+
+def check_deletion(
+    catalog: Catalog, id: Id, ranges: Sequence[tuple[int, int]], to_come: int | None = None
+) -> None:
+    """Raise what `delete_table_versions` would raise once a version `to_come` was published, if any: nothing
+    is removed.
+    """
+    table, chosen = _to_delete(catalog, id, ranges, None, to_come)
+    check_removable(place_of(table._held, table._root), table._held.version, chosen)
+
+
+def _to_delete(
+    catalog: Catalog,
+    id: Id,
+    ranges: Sequence[tuple[int, int]],
+    branch: str | None,
+    to_come: int | None = None,
+) -> tuple[LanceDataset, set[int]]:
+    """The table, and those of its versions that lie in the ranges."""
     named = 0
     for start, end in ranges:
         named += max(0, end - start) if end >= 0 else 0
@@ -100,8 +125,11 @@ def delete_table_versions(
             f"the ranges name {named} versions; one request removes at most {MAX_RANGE_VERSIONS}"
         )
     table = open_found(catalog, find_table(catalog, id), branch=branch)
+    there = {each.version for each in list_versions(table._store)}
     newest = table._held.version
-    there = [each.version for each in list_versions(table._store)]
+    if to_come is not None:
+        newest = to_come
+        there.add(to_come)
     chosen = {
         each for each in there if any(start <= each and (end < 0 or each < end) for start, end in ranges)
     }
@@ -110,9 +138,7 @@ def delete_table_versions(
             f"version {newest} is the newest of table id {object_id(id)!r} and must stay: end the range "
             "before it, or drop the table"
         )
-    if not chosen:
-        return 0
-    return len(remove_versions(place_of(table._held, table._root), newest, chosen))
+    return table, chosen
 
 
 def _told(store: Store, location: VersionLocation) -> TableVersion | None:

@@ -96,11 +96,7 @@ def remove_versions(place: Place, read_version: int, versions: Collection[int]) 
     """
     known = Known()
     survey, earlier = look(place, read_version, known)
-    for version in sorted(versions):
-        for pin in survey.pins.get(version, ()):
-            raise CleanupRefused(
-                f"version {version} of {place.store.uri} is held by {pin.text}; nothing was removed"
-            )
+    _check_free(place, survey, versions)
     chosen = [each for each in survey.versions[:-1] if each.version in versions]
     run = _Run(place, known, None)
     if chosen:
@@ -108,6 +104,20 @@ def remove_versions(place: Place, read_version: int, versions: Collection[int]) 
         forget(place, [each.path for each in chosen])
     _sweep(place.store, earlier)
     return run.done.versions
+
+
+def check_removable(place: Place, read_version: int, versions: Collection[int]) -> None:
+    """Raise `CleanupRefused` where `remove_versions` would, and what `look` raises; nothing is removed."""
+    if versions:
+        _check_free(place, look(place, read_version, Known())[0], versions)
+
+
+def _check_free(place: Place, survey: Survey, versions: Collection[int]) -> None:
+    for version in sorted(versions):
+        for pin in survey.pins.get(version, ()):
+            raise CleanupRefused(
+                f"version {version} of {place.store.uri} is held by {pin.text}; nothing was removed"
+            )
 
 
 class _Run:
