@@ -7,13 +7,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from catalog_damage import put_rows
 from peer import Peer
 from tiltyard.catalog import Catalog, open_catalog
+from tiltyard.catalog.check import check
+from tiltyard.catalog.found import find_table
+from tiltyard.catalog.listing import list_tables
 from tiltyard.catalog.namespaces import create_namespace, drop_namespace, list_namespaces
 from tiltyard.catalog.register import DELETED, READER_FLAGS, WRITER_FLAGS, Register
+from tiltyard.catalog.renaming import rename_table
 from tiltyard.catalog.rows import NAMESPACE, Row
+from tiltyard.catalog.tables import create_table
+from tiltyard.catalog.trash import drop_table
 from tiltyard.errors import CatalogDamaged, NamespaceAlreadyExists, UnsupportedFeature
 from tiltyard.format import names
 from tiltyard.format.operations import Overwrite
@@ -397,3 +405,25 @@ def test_a_register_that_was_removed_and_made_again_is_found(root: str) -> None:
     assert catalog.register().rows.ids == ["b"]
     create_namespace(catalog, ("c",))
     assert fresh(root).register().rows.ids == ["b", "c"]
+
+
+@pytest.mark.parametrize("column", [b"zebra", b"somewhere"])
+def test_text_that_is_not_utf8_is_damage_for_everybody(root: str, column: bytes) -> None:
+    """An id, or a place: whoever looks at any row is told, and nothing is changed."""
+    put_rows(root, Row("zebra", "table", "somewhere"))
+    (file,) = (each for each in Path(root, "__manifest", "data").iterdir() if column in each.read_bytes())
+    file.write_bytes(file.read_bytes().replace(column, b"\xff" + column[1:]))
+    before = everything(root)
+    for call in (
+        lambda: fresh(root).register(),
+        lambda: find_table(fresh(root), ("other",)),
+        lambda: list_tables(fresh(root), ()),
+        lambda: drop_table(fresh(root), ("zebra",)),
+        lambda: rename_table(fresh(root), ("zebra",), ("z",)),
+        lambda: create_table(fresh(root), ("new",), pa.table({"a": [1]})),
+    ):
+        with pytest.raises(CatalogDamaged, match=r"is damaged .*UTF8"):
+            call()
+    assert everything(root) == before
+    (finding,) = check(fresh(root)).findings
+    assert (finding.kind, finding.damage) == ("unreadable-register", True)

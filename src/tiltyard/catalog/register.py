@@ -167,7 +167,7 @@ def load(snapshot: Snapshot) -> Register:
         arrays.append(_cast(array, expected, snapshot))
         fields.append(expected)
     for name, array in columns.items():  # of other writers
-        arrays.append(array)
+        arrays.append(_sound(array, name, snapshot))
         fields.append(snapshot.schema.field((name,)).arrow_field)
     batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
     return Register(snapshot.version, Rows(batch), metadata, snapshot)
@@ -208,6 +208,18 @@ def _cast(array: Any, expected: Any, snapshot: Snapshot) -> Any:
         raise CatalogDamaged(
             f"{array.null_count} rows of {snapshot.store.uri} have no {expected.name}; {REPAIR} says more"
         )
+    return _sound(array, expected.name, snapshot)
+
+
+def _sound(array: Any, name: str, snapshot: Snapshot) -> Any:
+    """The array, whose texts are UTF-8 and whose lists have an end: nobody who looks at a row finds out."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise CatalogDamaged(
+            f"column {name!r} of {snapshot.store.uri} is damaged ({error}): versions before it may "
+            "be readable, `tiltyard verify ROOT/__manifest` tells which"
+        ) from error
     return array
 
 
