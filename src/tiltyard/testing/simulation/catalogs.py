@@ -25,10 +25,10 @@ from tiltyard.catalog.tables import create_table, deregister_table, register_tab
 from tiltyard.catalog.trash import drop_table, undrop_table
 from tiltyard.dataset import LanceDataset
 from tiltyard.errors import (
-    CatalogThrottled,
     NamespaceAlreadyExists,
     NamespaceNotEmpty,
     NamespaceNotFound,
+    StoreError,
     TableAlreadyExists,
     TableNotDropped,
     TableNotFound,
@@ -119,16 +119,18 @@ class Caller:
         finally:
             mine = next(each for each in history.operations[before:] if each.actor == (actor and actor.name))
             answer = _answer(mine, seen[0] if sees and seen else None)
-            if isinstance(mine.error, CatalogThrottled):
-                step, answer = model.nothing, Done()
+            if mine.outcome is Outcome.FAILED and answer is None:
+                step, answer, then = model.nothing, Done(), None  # it failed for certain: nothing was done
             who = f"{mine.actor}: {name}"
             self.ledger.asked.append(Asked(who, mine.begun, mine.ended, step, answer, alternatives, then))
 
     # -- tables ------------------------------------------------------------------------------------
 
-    def _write(self, id: Id, content: int, mode: str) -> int:
+    def _write(self, id: Id, content: int, mode: str) -> int | None:
         _, dataset = create_table(self.catalog, id, rows({content: content}), mode=mode)
-        return content_of(dataset) if mode == "exist_ok" else content
+        with suppress(StoreError):
+            return content_of(dataset) if mode == "exist_ok" else content
+        return None
 
     def create(self, id: Id) -> None:
         """Make a table."""
@@ -159,7 +161,7 @@ class Caller:
 
         def run() -> None:
             undrop_table(self.catalog, id)
-            with suppress(TableNotFound):  # dropped again, or renamed
+            with suppress(TableNotFound, StoreError):  # dropped again, or renamed
                 seen.append(content_of(opened(self.catalog, id)))
 
         def step(shelf: Shelf) -> tuple[Shelf, Answer]:
