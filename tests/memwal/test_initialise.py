@@ -1,4 +1,4 @@
-"""Making a table one that can be streamed into: what is checked, and what is written (MemWAL, section 1.5)."""
+"""Making a table one that can be streamed into: what is checked, and what is written (MemWAL, 1.5)."""
 
 from __future__ import annotations
 
