@@ -20,7 +20,7 @@ from tiltyard.catalog.namespaces import create_namespace, drop_namespace, list_n
 from tiltyard.catalog.register import DELETED, READER_FLAGS, WRITER_FLAGS, Register
 from tiltyard.catalog.renaming import rename_table
 from tiltyard.catalog.rows import NAMESPACE, Row
-from tiltyard.catalog.tables import create_table
+from tiltyard.catalog.tables import create_table, declare_table, register_table
 from tiltyard.catalog.trash import drop_table
 from tiltyard.errors import CatalogDamaged, NamespaceAlreadyExists, UnsupportedFeature
 from tiltyard.format import names
@@ -427,3 +427,38 @@ def test_text_that_is_not_utf8_is_damage_for_everybody(root: str, column: bytes)
     assert everything(root) == before
     (finding,) = check(fresh(root)).findings
     assert (finding.kind, finding.damage) == ("unreadable-register", True)
+
+
+@pytest.mark.parametrize("what", ["file", "link", "file inside"])
+def test_something_in_the_way_of_the_register_is_told_before_anything_is_made(root: str, what: str) -> None:
+    os.makedirs(root)
+    place = Path(root, "__manifest")
+    if what == "link":
+        place.symlink_to("nowhere")
+    elif what == "file":
+        place.write_text("x")
+    else:
+        place.mkdir()
+        (place / "_versions").write_text("x")
+    before = sorted(Path(root).rglob("*"))
+    for change in (
+        lambda: create_table(fresh(root), ("t",), pa.table({"a": [1]})),
+        lambda: create_table(fresh(root), ("t",), pa.table({"a": [1]}), mode="overwrite"),
+        lambda: declare_table(fresh(root), ("t",)),
+        lambda: register_table(fresh(root), ("t",), "there"),
+        lambda: create_namespace(fresh(root), ("n",)),
+        lambda: drop_table(fresh(root), ("t",)),
+    ):
+        with pytest.raises(CatalogDamaged, match="move it away"):
+            change()
+    assert sorted(Path(root).rglob("*")) == before
+    report = check(fresh(root))
+    assert report.damaged
+    assert "move it away" in report.findings[0].text
+
+
+def test_an_empty_directory_of_the_register_is_nothing_yet(root: str) -> None:
+    os.makedirs(f"{root}/__manifest")
+    assert check(fresh(root)).findings == ()
+    create_table(fresh(root), ("t",), pa.table({"a": [1]}))
+    assert list_tables(fresh(root), ()).names == ("t",)

@@ -19,6 +19,7 @@ from tiltyard.catalog.findings import Finding, find
 from tiltyard.catalog.found import KEPT_CHARACTERS, is_directory, register_of
 from tiltyard.catalog.markers import DEREGISTERED, RESERVED
 from tiltyard.catalog.names import SUFFIX, resolve
+from tiltyard.catalog.register import check_place
 from tiltyard.catalog.rows import NAMESPACE, TABLE
 from tiltyard.errors import (
     CatalogDamaged,
@@ -77,6 +78,8 @@ def gather(catalog: Catalog) -> Facts:
     nothing = Facts(0, (), {}, grace_ns=GRACE_NS)
     try:
         register = register_of(catalog)
+        if catalog.settings.mode.has_register and not register.version:
+            check_place(store, thoroughly=True)
         rows = tuple(register.rows)
     except UnsupportedFeature as error:
         return replace(nothing, unsupported=str(error))

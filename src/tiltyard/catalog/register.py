@@ -223,6 +223,29 @@ def _sound(array: Any, name: str, snapshot: Snapshot) -> Any:
     return array
 
 
+def check_place(root: Store, *, thoroughly: bool = False) -> None:
+    """Where no register is found: raise `CatalogDamaged` if something stands in the way of one.
+
+    `thoroughly`: also what shows in a listing of the root only, a link to nothing.
+    """
+    for path in (REGISTER, f"{REGISTER}/{names.VERSIONS_DIR}"):
+        if root.exists(path):
+            raise _in_the_way(root, path, "a file")
+    if thoroughly and REGISTER in root.list_names(""):
+        try:
+            root.dir_stat(REGISTER)
+        except ObjectNotFound as error:
+            if REGISTER in root.list_names(""):  # not merely removed meanwhile
+                raise _in_the_way(root, REGISTER, "a link to nothing") from error
+
+
+def _in_the_way(root: Store, path: str, what: str) -> CatalogDamaged:
+    return CatalogDamaged(
+        f"{root.uri}/{path} is {what}, expected the directory of the catalog's register, or nothing: look at "
+        "it, and move it away"
+    )
+
+
 # -- the table -----------------------------------------------------------------------------------
 
 
@@ -260,6 +283,7 @@ class RegisterTable:
             self.store = self.root.at(REGISTER)
             found = self._look(held)
         if found is None:
+            check_place(self.root)
             return absent()
         if found is not held:
             self._keep(found)
@@ -341,6 +365,7 @@ class RegisterTable:
 
         Whoever else makes it makes the same, so that it does not matter who wins. Raises `StoreError`.
         """
+        check_place(self.root, thoroughly=True)
         store, uuid = self.store, str(runtime.uuid4())
         transaction = Transaction(0, uuid, Overwrite((), table_schema()))
         data = transaction.encode()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tiltyard.catalog import moves
 from tiltyard.catalog.names import Id, object_id, shown
-from tiltyard.catalog.register import absent, check_writer
+from tiltyard.catalog.register import absent, check_place, check_writer
 from tiltyard.catalog.rows import NAMESPACE, Row, damaged_twice
 from tiltyard.errors import NamespaceNotFound, TableAlreadyExists
 
@@ -61,6 +61,8 @@ def look(catalog: Catalog) -> Look:
         check_writer(register.metadata, catalog.store.uri)
         for twice, count in register.rows.duplicates().items():
             raise damaged_twice(twice, count)
+    else:
+        check_place(catalog.store, thoroughly=True)
     return Look(catalog, moves.roll_forward(catalog, register))
 
 
