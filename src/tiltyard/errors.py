@@ -322,6 +322,16 @@ class ShardingChanging(ShardError):
     """The table's sharding is being revised; open the writer again when that is done."""
 
 
+class UndrainedRows(InvalidInput):
+    """What was asked for would lose `rows` rows that were streamed into the table and are not in its base
+    yet.
+    """
+
+    def __init__(self, message: str, rows: int = 0) -> None:
+        super().__init__(message)
+        self.rows = rows
+
+
 class LogTruncated(ShardError):
     """Log entries that were asked for have been collected; those above `position` are there.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tiltyard import runtime
@@ -20,6 +21,7 @@ from tiltyard.dataset.handle import open_root, refuse
 from tiltyard.dataset.progress import ToldProgress
 from tiltyard.dataset.renamed import under_new_names
 from tiltyard.dataset.source import read_source
+from tiltyard.dataset.streams import refuse_undrained, streams_ended
 from tiltyard.dataset.transaction import with_message
 from tiltyard.errors import (
     CommitConflict,
@@ -82,6 +84,7 @@ def write_dataset(
     namespace_client: Any = None,
     table_id: Any = None,
     session: Any = None,
+    discard_streamed: bool = False,
 ) -> LanceDataset:
     """Write data as a new version and give a handle of it.
 
@@ -94,11 +97,13 @@ def write_dataset(
     written. `data_storage_version`: `2.1`, `2.2` or `stable`. `auto_cleanup_options`, for a new table only:
     clean up after every `interval` versions what is older than `older_than_seconds`. `namespace_client` and
     `table_id` instead of `uri`: the namespace declares the table to be created, or says where it is; where it
-    manages versions, the commit goes through it.
+    manages versions, the commit goes through it. `discard_streamed`: overwrite although rows were streamed
+    into the table that are not in its base yet; they are given up.
 
     Everything is durable when this returns, unless `storage_options={"durable": False}`. Raises
     `TableAlreadyExists`, `SchemaMismatch` (both schemas side by side), `InvalidInput`, `UnsupportedFeature`,
-    and what a commit raises. `max_rows_per_group`, `data_cache_bytes` and `max_page_bytes` have no effect.
+    `UndrainedRows`, and what a commit raises. `max_rows_per_group`, `data_cache_bytes` and `max_page_bytes`
+    have no effect.
     """
     refuse(
         use_legacy_format=use_legacy_format,
@@ -120,6 +125,7 @@ def write_dataset(
     arguments.flag("allow_external_blob_outside_bases", allow_external_blob_outside_bases)
     naming: Naming = "V2" if arguments.flag("enable_v2_manifest_paths", enable_v2_manifest_paths) else "V1"
     stable_row_ids = arguments.flag("enable_stable_row_ids", enable_stable_row_ids)
+    discards = arguments.flag("discard_streamed", discard_streamed)
     config = _auto_cleanup(auto_cleanup_options)
     told = None if progress is None else ToldProgress(progress)
     properties = with_message(transaction_properties, commit_message)
@@ -148,6 +154,7 @@ def write_dataset(
         properties,
         naming,
         NewTable(data_version=version.value, stable_row_ids=stable_row_ids, config=config),
+        discards,
     )
     arrow, batches = source or read_source(data_obj, schema, table_arrow(mode, snapshot))
     if mode == "append" and snapshot is not None:
@@ -181,6 +188,7 @@ class _Write:
         properties: dict[str, str],
         naming: Naming,
         new_table: NewTable,
+        discard_streamed: bool,
     ) -> None:
         self._store = store
         self._session = session
@@ -190,9 +198,12 @@ class _Write:
         self._properties = properties
         self._naming = naming
         self._new_table = new_table
+        self._discard_streamed = discard_streamed
         self._files_referenced = False
 
     def run(self, arrow: Any, batches: Iterator[Any], snapshot: Snapshot | None) -> Snapshot:
+        if self._mode == "overwrite" and snapshot is not None and not self._discard_streamed:
+            refuse_undrained(snapshot, "overwrite")  # before data are written
         schema = table_schema(arrow, self._mode, snapshot, self._options.version)
         fragments = table_write.write_fragments(
             self._store, schema, batches, self._options, arrow_schema=arrow, progress=self._progress
@@ -249,16 +260,21 @@ class _Write:
             transaction = facts.Transaction(read_version, uuid, operation, self._properties)
             return commit_append(self._store, transaction, session=self._session, base=snapshot)
         operation = facts.Overwrite(tuple(fragments), schema)
-        return commit(
-            self._store,
-            facts.Transaction(read_version, uuid, operation, self._properties),
-            session=self._session,
-            base=snapshot,
-            # A first append must not become an overwrite of a table that appeared after our look.
-            strict=self._mode != "overwrite",
-            naming=self._naming,
-            new_table=self._new_table,
-        )
+        with (
+            nullcontext()
+            if snapshot is None
+            else streams_ended(snapshot, "overwrite", self._discard_streamed)
+        ):
+            return commit(
+                self._store,
+                facts.Transaction(read_version, uuid, operation, self._properties),
+                session=self._session,
+                base=snapshot,
+                # A first append must not become an overwrite of a table that appeared after our look.
+                strict=self._mode != "overwrite",
+                naming=self._naming,
+                new_table=self._new_table,
+            )
 
 
 def _same_fields(schema: Schema, snapshot: Snapshot) -> bool:

@@ -11,6 +11,7 @@ from tiltyard.dataset import arguments
 from tiltyard.dataset.handle import Handle, locked, open_root, refuse, session_of
 from tiltyard.dataset.namespace_client import check_pair, managed_store
 from tiltyard.dataset.operations import LanceOperation, operation_to_fact
+from tiltyard.dataset.streams import streams_overwritten, streams_restored
 from tiltyard.dataset.transaction import MAX_VERSION, Transaction, with_message
 from tiltyard.errors import InvalidInput, TableNotFound, UnsupportedFeature
 from tiltyard.format import transaction as facts
@@ -61,16 +62,21 @@ class WriteFace(Handle):
         """Delete every row; schema, config and history stay."""
         self.delete("true")
 
-    def restore(self, *, expected_latest: int | None = None) -> dict[str, Any]:
+    def restore(
+        self, *, expected_latest: int | None = None, discard_streamed: bool = False
+    ) -> dict[str, Any]:
         """Make the version shown the newest one again, as a new version; this handle then shows that one.
 
         Gives `{"version": new, "restored_version": shown, "superseded_versions": [...]}`: the last are those
         between the two, which the new version leaves behind (they stay readable). With `expected_latest`
         nothing happens unless that is the newest version: raises `RetryableConflict` naming what others
-        committed.
+        committed. A version from before the table was streamed into takes what was streamed away: it is
+        refused (`UndrainedRows`) while rows are not in the base, unless `discard_streamed`.
         """
         expected = arguments.maybe_whole("expected_latest", expected_latest)
-        done = restore(self._held, expected_latest=expected)
+        discards = arguments.flag("discard_streamed", discard_streamed)
+        with streams_restored(self._held, discards):
+            done = restore(self._held, expected_latest=expected)
         self._move(done.snapshot)
         return {
             "version": done.snapshot.version,
@@ -159,6 +165,7 @@ class WriteFace(Handle):
         base_store_params: Any = None,
         commit_timeout: timedelta | float | None = COMMIT_TIMEOUT,
         session: Any = None,
+        discard_streamed: bool = False,
     ) -> Self:
         """Commit an operation on fragments that were written before, and give a handle of the new version.
 
@@ -166,7 +173,8 @@ class WriteFace(Handle):
         operation was planned on, needed by all but Overwrite and Restore. Fragments whose files are part of
         the table already, or were since `read_version`, or are missing, are refused. `max_retries=0` with an
         Overwrite is strict: it becomes the version right after `read_version`, or fails. `detached`: make a
-        version beside the chain, of `read_version` as it is, that only its number opens.
+        version beside the chain, of `read_version` as it is, that only its number opens. `discard_streamed`:
+        overwrite although rows were streamed into the table that are not in its base yet (`UndrainedRows`).
 
         Raises `RetryableConflict`, `IncompatibleTransaction`, `TooMuchContention`, `OutcomeUnknown`,
         `InvalidInput`.
@@ -179,6 +187,7 @@ class WriteFace(Handle):
         if storage_options is not None:
             arguments.mapping("storage_options", storage_options)
         retries = arguments.whole("max_retries", max_retries)
+        discards = arguments.flag("discard_streamed", discard_streamed)
         span = arguments.seconds(
             "commit_timeout", COMMIT_TIMEOUT if commit_timeout is None else commit_timeout
         )
@@ -197,18 +206,19 @@ class WriteFace(Handle):
             after = commit_detached(store, found, fact)
             return cls._made(after, storage_options=options)  # type: ignore[attr-defined]
         arguments.whole("read_version", fact.read_version, 0, MAX_VERSION)
-        after = table_commit.commit(
-            store,
-            fact,
-            session=found,
-            base=None,
-            strict=retries == 0 and isinstance(fact.operation, facts.Overwrite),
-            max_retries=retries,
-            timeout=span,
-            naming="V1" if old_names else "V2",
-            foreign_fragments=True,
-            new_table=NewTable(data_version=_data_version(fact.operation), stable_row_ids=stable_row_ids),
-        )
+        with streams_overwritten(store, found, fact.operation, discards):
+            after = table_commit.commit(
+                store,
+                fact,
+                session=found,
+                base=None,
+                strict=retries == 0 and isinstance(fact.operation, facts.Overwrite),
+                max_retries=retries,
+                timeout=span,
+                naming="V1" if old_names else "V2",
+                foreign_fragments=True,
+                new_table=NewTable(data_version=_data_version(fact.operation), stable_row_ids=stable_row_ids),
+            )
         return cls._made(after, storage_options=options)  # type: ignore[attr-defined]
 
     @classmethod

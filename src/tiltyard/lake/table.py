@@ -128,8 +128,13 @@ class Table(Streamed):
         commit_message: str | None = None,
         transaction_properties: Mapping[str, str] | None = None,
         progress: FragmentWriteProgress | Callable[[int], None] | None = None,
+        discard_streamed: bool = False,
     ) -> None:
-        """Put these rows and their schema in the place of all; old versions stay readable. See `append`."""
+        """Put these rows and their schema in the place of all; old versions stay readable. See `append`.
+
+        A table that was streamed into is no longer: streams into it end. Refused (`UndrainedRows`) while
+        streamed rows are not in the base, unless `discard_streamed`: `scan` never sees those.
+        """
         self._write(
             "overwrite",
             data,
@@ -140,6 +145,7 @@ class Table(Streamed):
             commit_message=commit_message,
             transaction_properties=transaction_properties,
             progress=progress,
+            discard_streamed=discard_streamed,
         )
 
     def upsert(
@@ -487,15 +493,18 @@ class Table(Streamed):
             include_files=True,
         )
 
-    def restore(self, *, expected_latest: int | None = None) -> dict[str, Any]:
+    def restore(
+        self, *, expected_latest: int | None = None, discard_streamed: bool = False
+    ) -> dict[str, Any]:
         """Make the version shown the newest one again, as a new version.
 
         Gives `{"version": new, "restored_version": shown, "superseded_versions": [...]}`: those between the
         two are left behind and stay readable. With `expected_latest` nothing happens unless that is the
-        newest version: raises `RetryableConflict`, which names what others committed.
+        newest version: raises `RetryableConflict`, which names what others committed. A version from before
+        the table was streamed into is refused while that would lose rows, unless `discard_streamed`.
         """
         ds = self._ds._at(self._ds._snapshot) if self._pinned else self._ds
-        return ds.restore(expected_latest=expected_latest)
+        return ds.restore(expected_latest=expected_latest, discard_streamed=discard_streamed)
 
 
 def open_table(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tiltyard import runtime
-from tiltyard.errors import InvalidInput
+from tiltyard.errors import InvalidInput, UnsupportedFeature
 from tiltyard.format.index_metadata import MEM_WAL, IndexMetadata
 from tiltyard.format.mem_wal import MemWalDetails, ShardingField, ShardingSpec
 from tiltyard.format.operations import CreateIndex
@@ -14,9 +14,11 @@ from tiltyard.format.transaction import Transaction
 from tiltyard.memwal import layout
 from tiltyard.memwal.claim import INCARNATION
 from tiltyard.memwal.config import HNSW, WriterConfig, writer_config
+from tiltyard.memwal.ending import ASIDE
 from tiltyard.memwal.keys import check_key_types
 from tiltyard.memwal.log_schema import log_schema
 from tiltyard.memwal.maintained import check_maintainable
+from tiltyard.memwal.manifest import newest
 from tiltyard.memwal.sharding import (
     BUCKET,
     FIELD_ID,
@@ -154,4 +156,12 @@ def _no_shards(snapshot: Snapshot, set_aside: bool) -> None:
             "which moves them to `_tiltyard/shards`"
         )
     for shard in left:
-        store.move_dir(layout.shard_dir(shard), f"_tiltyard/shards/{shard}-{runtime.uuid4().hex[:8]}")
+        try:
+            store.move_dir(layout.shard_dir(shard), f"{ASIDE}/{shard}-{runtime.uuid4().hex[:8]}")
+        except UnsupportedFeature:  # it stays; what names another life is not taken for this table's
+            manifest = newest(store.at(layout.shard_dir(shard)))
+            if manifest is not None and INCARNATION not in dict(manifest.field_entries):
+                raise InvalidInput(
+                    f"{store.uri} cannot move directories, and shard {shard} of an earlier table names no "
+                    f"life that it belongs to: its rows would come back. Delete {layout.shard_dir(shard)}"
+                ) from None

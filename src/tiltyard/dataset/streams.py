@@ -1,0 +1,64 @@
+"""Writes that would take a table's MemWAL away, and what was streamed with it: see `memwal.ending`, which is
+loaded only where the table has one.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+from tiltyard.format.mem_wal import MemWalDetails
+from tiltyard.format.operations import Operation, Overwrite, Restore
+from tiltyard.table.apply.mem_wal import entry_of
+from tiltyard.table.snapshot import Snapshot, open_latest, open_snapshot
+from tiltyard.table.versions import latest_or_none
+
+if TYPE_CHECKING:
+    from tiltyard.session import Session
+    from tiltyard.store import Store
+
+
+def refuse_undrained(base: Snapshot, what: str) -> None:
+    """Raise `UndrainedRows` where the table has streamed rows that are not in its base."""
+    if entry_of(base.manifest) is not None:
+        from tiltyard.memwal.ending import refuse_undrained
+
+        refuse_undrained(base, what)
+
+
+def streams_ended(base: Snapshot, what: str, discard: bool) -> AbstractContextManager[None]:
+    """A block in which the table loses its MemWAL: see `memwal.ending.streams_ended`."""
+    if entry_of(base.manifest) is None:
+        return nullcontext()
+    from tiltyard.memwal.ending import streams_ended
+
+    return streams_ended(base, what, discard)
+
+
+def streams_restored(target: Snapshot, discard: bool) -> AbstractContextManager[None]:
+    """A block that makes `target` the newest version: the streams end where that one does not have them."""
+    latest = open_latest(target.store, target.session)
+    if _life(latest) in (None, _life(target)):
+        return nullcontext()
+    return streams_ended(latest, "restore", discard)
+
+
+def streams_overwritten(
+    store: Store, session: Session, operation: Operation, discard: bool
+) -> AbstractContextManager[None]:
+    """A block that commits an operation: one that takes the table's MemWAL away ends the streams."""
+    if not isinstance(operation, (Overwrite, Restore)) or latest_or_none(store, session) is None:
+        return nullcontext()
+    if isinstance(operation, Restore):
+        return streams_restored(open_snapshot(store, session, operation.version), discard)
+    return streams_ended(open_latest(store, session), "overwrite", discard)
+
+
+def _life(snapshot: Snapshot) -> str | None:
+    """Which life of the table's streams a version is of: that of its MemWAL; None without one."""
+    entry = entry_of(snapshot.manifest)
+    if entry is None:
+        return None
+    from tiltyard.memwal.claim import INCARNATION
+
+    return MemWalDetails.of(entry).writer_defaults.get(INCARNATION, "")
