@@ -289,7 +289,7 @@ class _Creation:
             draft.put(replace(now, metadata=text))
             return now
 
-        _after_the_fact(seen, put, f"table {row.object_id!r} was overwritten")
+        _after_the_fact(partial(seen.mutate, put), f"table {row.object_id!r} was overwritten")
         return replace(found, row=replace(row, metadata=text))
 
     def _fill(self, seen: Look, found: Found) -> tuple[Found, LanceDataset] | None:
@@ -385,6 +385,12 @@ class _Creation:
         """Make sure that a root table, which stands, has a row; None where its id was given to something else
         meanwhile.
         """
+        put = partial(self._put_row, seen, dataset, store, marker)
+        return _after_the_fact(put, f"table {self.id[0]!r} was created")
+
+    def _put_row(
+        self, seen: Look, dataset: LanceDataset, store: Store, marker: Hidden | None
+    ) -> tuple[Found, LanceDataset] | None:
         catalog, id, name = self.catalog, self.id, self.id[0]
         location = root_location(name)
         row = Row(name, TABLE, location, properties_text(self.properties))
@@ -394,9 +400,7 @@ class _Creation:
             if not stands:
                 # Dropped, renamed or deregistered since: whoever did that knows of its entry and its marker.
                 return Found(id, location, location_uri(catalog.store.uri, location), row, False), dataset
-            answer = _after_the_fact(
-                seen, partial(_ensure_row, seen, row, marker), f"table {name!r} was created"
-            )
+            answer = seen.mutate(partial(_ensure_row, seen, row, marker))
             found = answer if isinstance(answer, Row) else None
             if answer is not Ensured.LEFT:
                 break
@@ -459,10 +463,10 @@ def _ensure_row(seen: Look, row: Row, marker: Hidden | None, draft: Draft) -> Ro
     return now
 
 
-def _after_the_fact(seen: Look, mutation: Callable[[Draft], T], what: str) -> T:
-    """A change of the register after the table itself stands: its failure leaves a table."""
+def _after_the_fact(attempt: Callable[[], T], what: str) -> T:
+    """What is done about the register after the table itself stands: its failure leaves a table."""
     try:
-        return seen.mutate(mutation)
+        return attempt()
     except OutcomeUnknown:
         raise
     except TiltyardError as error:
