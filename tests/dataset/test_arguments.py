@@ -141,10 +141,34 @@ def _reading() -> Iterator[Case]:
         ("int, float, huge"),
     )
     yield "connect", lambda path, junk: tiltyard.connect(junk), "text"
-    yield "connect.open_table", lambda path, junk: tiltyard.connect(path + "/..").open_table(junk), "text"
+    yield "connect.table", lambda path, junk: tiltyard.connect(path + "/..").table(junk), "text, texts"
     yield "Table.at(version)", lambda path, junk: tiltyard.open_table(path).at(junk), "int"
     yield "Table.at(tag)", lambda path, junk: tiltyard.open_table(path).at(tag=junk), "text, empty"
     yield "Table.at(asof)", lambda path, junk: tiltyard.open_table(path).at(asof=junk), ""
+    yield "Table.stream(shards)", lambda path, junk: tiltyard.open_table(path).stream(shards=junk), "int"
+    yield (
+        "Table.stream(aside)",
+        lambda path, junk: tiltyard.open_table(path).stream(set_shards_aside=junk),
+        "true",
+    )
+    yield (
+        "Table.stream(max_memtable_rows)",
+        lambda path, junk: tiltyard.open_table(path).stream(max_memtable_rows=junk),
+        "int",
+    )
+    yield "Table.tail", lambda path, junk: tiltyard.open_table(path).tail(junk), "mapping"
+    yield "Table.tail(follow)", lambda path, junk: tiltyard.open_table(path).tail(follow=junk), "true"
+    yield (
+        "Table.tail(timeout)",
+        lambda path, junk: tiltyard.open_table(path).tail(follow=True, timeout=junk),
+        "int, float, huge",
+    )
+    yield "Live.scan", lambda path, junk: tiltyard.open_table(path).live().scan(junk), "nothing, set"
+    yield "Live.scan(where)", lambda path, junk: tiltyard.open_table(path).live().scan(where=junk), ""
+    yield "Live.scan(limit)", lambda path, junk: tiltyard.open_table(path).live().scan(limit=junk), "int"
+    yield "Live.scan(offset)", lambda path, junk: tiltyard.open_table(path).live().scan(offset=junk), "int"
+    yield "Live.lookup", lambda path, junk: tiltyard.open_table(path).live().lookup(junk), ""
+    yield "Live.search(k)", lambda path, junk: tiltyard.open_table(path).live().search([1.0], k=junk), ""
     yield "Table.scan", lambda path, junk: tiltyard.open_table(path).scan(junk), "nothing, set"
     yield "Table.scan(where)", lambda path, junk: tiltyard.open_table(path).scan(where=junk), ""
     yield "Table.scan(limit)", lambda path, junk: tiltyard.open_table(path).scan(limit=junk), "int"

@@ -58,9 +58,15 @@ def parts(object_id: str) -> Id:
 
 
 def checked_id(id: Sequence[str], what: str = "the id") -> Id:
-    """An id as given by a caller: a sequence of text, such as `["ops", "flights"]`. Raises `WrongType`."""
+    """An id as given by a caller: a sequence of text, such as `["ops", "flights"]`.
+
+    Raises `WrongType`, `InvalidName`.
+    """
     if isinstance(id, str) or not isinstance(id, Sequence) or not all(isinstance(part, str) for part in id):
         raise WrongType(f"{what} must be a list of names, such as ['ops', 'flights'], found {id!r}")
+    for part in id:
+        if any("\ud800" <= each <= "\udfff" for each in part):
+            raise InvalidName(f"{what} has {part!r}, which holds half a character and cannot be stored")
     return tuple(id)
 
 

@@ -49,7 +49,7 @@ def _parsed(name: str, what: str) -> Id:
         raise InvalidName(
             f"a table's name has no suffix here: give {name.removesuffix(SUFFIX)!r} instead of {name!r}"
         )
-    return tuple(parts)
+    return checked_id(parts, f"the name of {what}")
 
 
 def text_of(id: Id) -> str:

@@ -108,7 +108,7 @@ class Tail:
     # -- where it begins -------------------------------------------------------------------------
 
     def _begin(self, after: Any) -> None:
-        if after is None or after == {}:
+        if after is None:
             return
         if isinstance(after, Mapping):
             for shard_id, position in after.items():
@@ -116,7 +116,7 @@ class Tail:
                 parsed = layout.parse_shard_id(shard_id)
                 self._followers[parsed] = Follower(self._shard(parsed), at)
             return
-        if after not in (PUBLISHED, END):
+        if not isinstance(after, str) or after not in (PUBLISHED, END):
             raise arguments.wrong("after", f"{PUBLISHED!r}, {END!r} or the cursor of a tail", after)
         _, shards = shards_of(self._ds._store, self._ds._session)
         for shard_id, manifest in shards.items():

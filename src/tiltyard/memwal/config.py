@@ -17,6 +17,7 @@ they are set to.
 """
 
 BLOOM_BYTES = 32768
+MAX_SETTING = 2**63 - 1
 HNSW = "hnsw."
 """What settings of vector indices begin with; they are kept and mean nothing here."""
 
@@ -114,8 +115,8 @@ def _given(name: str, value: Any) -> Any:
     if isinstance(_NAMES[name].default, bool):
         fits, told = isinstance(value, bool), "True or False"
     else:
-        fits = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-        told = "a whole number of at least 0"
+        fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_SETTING
+        told = f"a whole number from 0 to {MAX_SETTING}"
     if not fits:
         raise InvalidInput(f"{name} must be {told}, found {value!r}")
     return value
