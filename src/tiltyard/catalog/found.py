@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tiltyard.catalog import moves
+from tiltyard.catalog.dropped import parsed
 from tiltyard.catalog.markers import DEREGISTERED, RESERVED, nonce_of, read_marker
 from tiltyard.catalog.names import SUFFIX, checked_id, location_uri, object_id, resolve, root_location
 from tiltyard.catalog.register import absent
@@ -163,6 +164,8 @@ def directory_table(catalog: Catalog, register: Register, id: Id) -> Found | Non
     store = catalog.store
     if moves.leaving(store, register, location) or store.exists(f"{location}/{DEREGISTERED}"):
         return None
+    if _is_anothers(store, register, id[0], location):
+        return None
     if has_versions(store, location):
         declared = False
     elif store.exists(f"{location}/{RESERVED}"):
@@ -170,6 +173,24 @@ def directory_table(catalog: Catalog, register: Register, id: Id) -> Found | Non
     else:
         return None
     return Found(id, location, location_uri(store.uri, location), None, declared)
+
+
+def _is_anothers(store: Store, register: Register, name: str, location: str) -> bool:
+    """Whether the register says that a directory is that of a renamed table, or of a dropped one.
+
+    Then a marker hides it. But who takes a marker away reads it first, and where directories cannot be
+    renamed it may have become another one since: the register says what it would have said.
+    """
+    if any(row.object_id != name for row in register.rows.by_location(location)):
+        notes = store.list_names(f"{location}/{moves.PRIVATE}")
+        if any(each.startswith(moves.HIDDEN_NOTE) for each in notes):
+            return True  # else another program's row, beside the table that the directory is by its name
+    for key, text in register.metadata.items():
+        if key.startswith(moves.TRASH_PREFIX) and location in text:
+            record = parsed(key, text)
+            if record is not None and record.location == location:
+                return True
+    return False
 
 
 def is_hidden_by_others(catalog: Catalog, location: str) -> bool:

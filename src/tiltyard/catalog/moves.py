@@ -60,6 +60,9 @@ PRIVATE = "_tiltyard"
 REGISTERS_KEPT = 8
 """Versions of registers whose moves are kept as they were read."""
 
+HIDDEN_NOTE = "hidden-"
+"""What the files begin with that say that a directory was hidden, for which move."""
+
 LATE_SECONDS = 10.0
 """A mover that was away for longer since its rewrite looks again whether there is still something to move."""
 
@@ -417,7 +420,7 @@ def _put_back(store: Store, move: Move) -> State:
 def _hide(store: Store, move: Move) -> State:
     """Put the marker, once: a note beside it says so to those who come when it was taken away again."""
     table = store.at(move.source)
-    note = f"{PRIVATE}/hidden-{move.uuid}"
+    note = f"{PRIVATE}/{HIDDEN_NOTE}{move.uuid}"
     if table.exists(note):
         return State.DONE
     if not table.list_names(""):
