@@ -308,6 +308,24 @@ def test_nothing_is_taken_for_an_entry_that_is_none(path: Path, peer: Peer) -> N
     assert values(live(path)) == {**BASE, 10: 1.0, 11: 2.0}
 
 
+def test_a_hole_that_the_official_writer_leaves_keeps_nobody_out(path: Path, peer: Peer) -> None:
+    """Its sentinel stands one too high, above a dead writer's temporary file; it died before it appended."""
+    writer = ours(path)
+    writer.put(rows([10], 1.0))
+    writer.abort()
+    stray = shard_dir(path) / "wal" / f"{layout.digits(2)}.arrow.tmp.{'0123456789abcdef' * 2}"
+    stray.write_bytes(b"half an entry")
+    opened(peer, path)
+    assert f"{layout.digits(2)}.arrow" not in log_names(path)
+    assert f"{layout.digits(3)}.arrow" in log_names(path)
+    with ours(path) as writer:
+        with pytest.raises(PeerError, match="fenced"):
+            peer(PUT, rows=pa.Table.from_batches([rows([11], 2.0)]))
+        assert values(live(path, writer)) == {**BASE, 10: 1.0}
+        writer.put(rows([12], 3.0))
+    assert values(live(path)) == {**BASE, 10: 1.0, 12: 3.0}
+
+
 def test_an_entry_at_our_tip_that_is_not_ours_ends_the_writer(path: Path) -> None:
     writer = ours(path)
     writer.put(rows([10], 1.0))

@@ -11,6 +11,7 @@ from streamed import SHARD, keys, newest_manifest, rows, shard_dir, streamed
 from tiltyard import runtime
 from tiltyard.errors import CorruptFile, LogTruncated, ShardError
 from tiltyard.memwal import layout
+from tiltyard.memwal.entry import encode_sentinel
 from tiltyard.memwal.log_schema import log_schema
 from tiltyard.memwal.tail import tail
 from tiltyard.memwal.writer import ShardWriter
@@ -69,6 +70,22 @@ def test_entries_that_were_collected_are_told_and_not_skipped(fed: Any, tmp_path
     with pytest.raises(LogTruncated, match="entries 2 to 2"):
         feed(fed, after=1)
     assert feed(fed, after=2) == ALL[2:]
+
+
+def test_sentinels_among_what_was_collected_are_no_place_to_go_on_from(fed: Any, tmp_path: Path) -> None:
+    """Collectors keep every sentinel (decision D30)."""
+    for position in (1, 2, 4):
+        (shard_dir(tmp_path / "t") / layout.entry_path(position)).unlink()
+    for after in range(4):
+        with pytest.raises(LogTruncated, match="to 4 of the log") as told:
+            feed(fed, after=after)
+        assert told.value.args
+    assert feed(fed, after=4) == ALL[2:]
+
+
+def test_a_feed_ends_below_a_hole_that_the_owner_appends_into(fed: Any, tmp_path: Path) -> None:
+    (shard_dir(tmp_path / "t") / layout.entry_path(7)).write_bytes(encode_sentinel(3))
+    assert feed(fed) == ALL
 
 
 def test_a_hole_above_the_cursor_is_damage(fed: Any, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from tiltyard.errors import (
 from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.claim import Identity, claim
+from tiltyard.memwal.entry import encode_sentinel
 from tiltyard.memwal.wal import Log, Persistence, entries, positions, put_sentinel, read_entry
 from tiltyard.store import Store
 from tiltyard.store.memory import MemoryStore, Space
@@ -208,6 +209,32 @@ def test_reading_stops_with_an_error_at_a_hole() -> None:
         list(entries(store, 0))
     assert [each.position for each in entries(store, 2)] == [3, 4]
     assert [each.position for each in entries(store, 0, until=1)] == [1]
+
+
+def test_a_log_ends_below_a_hole_with_nothing_but_sentinels_above_it() -> None:
+    """The official writer's sentinel stands too high where a dead one left a temporary file at the tip: its
+    owner appends into the hole, and is fenced there (section 9.14).
+    """
+    store, _, log = begun()
+    log.append(batch(10), 1)
+    for position in (3, 6):
+        store.put(layout.entry_path(position), encode_sentinel(1))
+    assert logged(store) == [[10]]
+    assert put_sentinel(store, claimed(store)) == 7
+    assert positions(store) == [1, 2, 3, 4, 5, 6, 7]
+    with pytest.raises(WriterFenced):
+        log.append(batch(20), 1)
+
+
+def test_a_hole_with_rows_above_it_is_not_closed_by_a_sentinel() -> None:
+    store, _, log = begun()
+    for each in (10, 20, 30):
+        log.append(batch(each), 1)
+    store.delete(layout.entry_path(2))
+    assert put_sentinel(store, claimed(store)) == 4
+    assert positions(store) == [1, 3, 4]
+    with pytest.raises(CorruptFile, match="no entry at position 2"):
+        list(entries(store, 0))
 
 
 def test_names_that_are_no_entries_are_not_counted() -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tiltyard.errors import CorruptFile, ObjectNotFound, StoreError, TiltyardError
+from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound, StoreError, TiltyardError, nearest
 from tiltyard.format.mem_wal import MemWalDetails
 from tiltyard.format.shard_manifest import ACTIVE, SEALED, ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.claim import INCARNATION
 from tiltyard.memwal.log_schema import LogSchema, log_schema, reconciled
 from tiltyard.memwal.manifest import newest
-from tiltyard.memwal.wal import read_entry
+from tiltyard.memwal.wal import only_sentinels, read_entry
 from tiltyard.store import Store
 from tiltyard.table.apply.mem_wal import entry_of
 from tiltyard.table.snapshot import Snapshot, open_latest
@@ -43,7 +43,12 @@ def check_shards(base: Snapshot, shard_id: str | None = None) -> list[Finding]:
     found: list[Finding] = []
     entry = entry_of(base.manifest)
     details = None if entry is None else MemWalDetails.of(entry)
-    shards = layout.shard_ids(root.list_names("")) if shard_id is None else [layout.parse_shard_id(shard_id)]
+    shards = layout.shard_ids(root.list_names(""))
+    if shard_id is not None:
+        asked = layout.parse_shard_id(shard_id)
+        if asked not in shards:
+            raise InvalidInput(f"{base.store.uri} has no shard {asked}; {nearest(asked, shards)}")
+        shards = [asked]
     for each in shards:
         found += _Check(root.at(each), each, base, details).run()
     return found
@@ -116,8 +121,14 @@ class _Check:
         above = [each for each in standing if each > manifest.replay_after]
         if above:
             missing = sorted(set(range(manifest.replay_after + 1, above[-1])) - set(above))
-            if missing:
-                shown = ", ".join(map(str, missing[:MAX_SHOWN]))
+            shown = ", ".join(map(str, missing[:MAX_SHOWN]))
+            if missing and only_sentinels(self._shard, [each for each in above if each > missing[0]]):
+                yield self._remark(
+                    "its log",
+                    f"has no entry at {shown}, and nothing but sentinels above: a dead writer's temporary "
+                    "file was taken for an entry; the next owner closes it",
+                )
+            elif missing:
                 yield self._damage(
                     "its log",
                     f"has no entry at {shown}, but entries up to {above[-1]}: it cannot be opened; {REPAIR}",
@@ -133,9 +144,9 @@ class _Check:
             except (TiltyardError, ObjectNotFound) as error:
                 yield self._damage(about, f"{error}; {REPAIR}, without its rows")
                 continue
-            if entry.epoch > manifest.writer_epoch:
+            if entry.epoch > manifest.writer_epoch + 1:
                 yield self._damage(
-                    about, f"is of epoch {entry.epoch}, the shard's is {manifest.writer_epoch}"
+                    about, f"is of epoch {entry.epoch}, the shard's is {manifest.writer_epoch}; {REPAIR}"
                 )
             if entry.batches and entry.generation is not None:
                 if entry.generation < last:

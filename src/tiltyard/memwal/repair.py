@@ -2,24 +2,33 @@
 
 Only what no owner could replay is touched: an entry that cannot be read, a position without an entry. A
 sentinel takes their place, in one step, so that no hole is open in between; the old bytes are kept. Entries
-that can be read are never changed.
+that can be read are never changed: where one is of an epoch that no manifest has come to (manifests were
+lost), the shard's epoch is raised to it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from tiltyard import runtime
-from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound, StoreError, TiltyardError
+from tiltyard.errors import (
+    CorruptFile,
+    InvalidInput,
+    ObjectNotFound,
+    ShardContention,
+    StoreError,
+    TiltyardError,
+)
 from tiltyard.format.names import PRIVATE_DIR
+from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.claim import claim
 from tiltyard.memwal.entry import encode_sentinel
 from tiltyard.memwal.identity import identity_of, resolved_spec, streamed
 from tiltyard.memwal.log_schema import log_schema, reconciled
-from tiltyard.memwal.manifest import newest
+from tiltyard.memwal.manifest import newest, publish, write_hint
 from tiltyard.memwal.wal import positions, put_sentinel, read_entry
 from tiltyard.store import Created, Store
 from tiltyard.table.snapshot import Snapshot
@@ -27,13 +36,18 @@ from tiltyard.table.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One position that gets a sentinel. `nbytes` None: there is no entry; else the entry cannot be read."""
+    """One position that gets a sentinel. `nbytes` None: there is no entry; else the entry cannot be read.
+    With an `epoch`, that of its entry: the entry stays, the shard's epoch is raised.
+    """
 
     position: int
     nbytes: int | None
     why: str
+    epoch: int | None = None
 
     def __str__(self) -> str:
+        if self.epoch is not None:
+            return f"the entry at position {self.position} is of epoch {self.epoch}: {self.why}"
         if self.nbytes is None:
             return f"position {self.position} has no entry: a sentinel is put there"
         return (
@@ -56,7 +70,7 @@ def plan_repair(base: Snapshot, shard_id: str) -> list[Step]:
     manifest = newest(shard)
     if manifest is None:
         raise InvalidInput(f"{base.store.uri} has no shard {shard_id}")
-    return _steps(base, shard, manifest.replay_after)
+    return _steps(base, shard, manifest)
 
 
 def repair(base: Snapshot, shard_id: str) -> Repaired:
@@ -68,8 +82,11 @@ def repair(base: Snapshot, shard_id: str) -> Repaired:
     found = streamed(base)
     identity = identity_of(found, shard_id, resolved_spec(found, None, shard_id))
     manifest = claim(shard, identity, lambda _: None)
+    raised = [each for each in _steps(base, shard, manifest) if each.epoch is not None]
+    if raised:
+        manifest = _raised(shard, manifest, max(each.epoch or 0 for each in raised))
     put_sentinel(shard, manifest)  # now the log grows no more
-    steps = _steps(base, shard, manifest.replay_after)
+    steps = [*raised, *_steps(base, shard, manifest)]
     directory = f"{PRIVATE_DIR}/repair/{runtime.uuid4()}"
     kept = base.store.at(directory)
     for step in steps:
@@ -80,6 +97,8 @@ def repair(base: Snapshot, shard_id: str) -> Repaired:
     sentinel = encode_sentinel(manifest.writer_epoch)
     for step in steps:
         path = layout.entry_path(step.position)
+        if step.epoch is not None:
+            continue
         if step.nbytes is not None:
             shard.put(path, sentinel)
         elif shard.create(path, sentinel) not in (Created.WON, Created.EXISTS):
@@ -89,7 +108,22 @@ def repair(base: Snapshot, shard_id: str) -> Repaired:
     return Repaired(steps, directory)
 
 
-def _steps(base: Snapshot, shard: Store, after: int) -> list[Step]:
+def _raised(shard: Store, manifest: ShardManifest, epoch: int) -> ShardManifest:
+    """The shard is this owner's still, under an epoch that is not below that of any entry."""
+    wanted = replace(
+        manifest, version=manifest.version + 1, writer_epoch=epoch, claim_nonce=runtime.uuid4().bytes
+    )
+    if publish(shard, wanted) is not Created.WON:
+        raise ShardContention(
+            f"the epoch of the shard at {shard.uri} could not be raised to {epoch}: somebody else changed "
+            "its manifest; call repair again"
+        )
+    write_hint(shard, wanted.version)
+    return wanted
+
+
+def _steps(base: Snapshot, shard: Store, manifest: ShardManifest) -> list[Step]:
+    after = manifest.replay_after
     schema = log_schema(base.schema)
     standing = [each for each in positions(shard) if each > after]
     there = set(standing)
@@ -107,4 +141,8 @@ def _steps(base: Snapshot, shard: Store, after: int) -> list[Step]:
             steps.append(Step(position, None, "a hole"))
         except (CorruptFile, TiltyardError) as error:
             steps.append(Step(position, shard.stat(layout.entry_path(position)).size, str(error)))
+        else:
+            if entry.epoch > manifest.writer_epoch + 1:
+                told = f"the shard's is {manifest.writer_epoch}, which is raised"
+                steps.append(Step(position, None, told, entry.epoch))
     return steps

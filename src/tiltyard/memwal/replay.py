@@ -11,7 +11,7 @@ takes it for published (tests/memwal/test_replay.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from tiltyard.memwal import layout
 from tiltyard.memwal.entry import Entry
 from tiltyard.memwal.log_schema import LogSchema, reconciled
 from tiltyard.memwal.memtable import MemTable
-from tiltyard.memwal.wal import check_no_holes, positions, read_entry
+from tiltyard.memwal.wal import positions, read_entry, without_holes
 from tiltyard.store import Store
 
 
@@ -43,14 +43,16 @@ class Replay:
     """Positions up to here are in SSTables."""
     rows_of_generation: int
     entries_of_generation: int
+    entry_at: Callable[[Store, int], Entry] = read_entry
+    """How an entry is read."""
     _entries: list[Entry] = field(default_factory=list)
 
     def read(self) -> None:
         """Read what was added to the log since the last call. Raises `CorruptFile` for a hole or damage."""
         known = self._entries[-1].position if self._entries else self.after
         standing = [each for each in positions(self.shard) if each > known]
-        check_no_holes(self.shard, known, standing)
-        self._entries += [read_entry(self.shard, each) for each in standing]
+        standing = without_holes(self.shard, known, standing)
+        self._entries += [self.entry_at(self.shard, each) for each in standing]
         self._check()
 
     @property

@@ -16,7 +16,7 @@ from tiltyard.memwal import layout
 from tiltyard.memwal.entry import Entry
 from tiltyard.memwal.log_schema import TOMBSTONE, LogSchema, reconciled
 from tiltyard.memwal.manifest import newest
-from tiltyard.memwal.wal import check_no_holes, positions, read_entry
+from tiltyard.memwal.wal import first_hole, positions, read_entry, without_holes
 from tiltyard.store import Store
 
 POLL_SECONDS = 0.05
@@ -57,33 +57,33 @@ class Follower:
         found = positions(self._shard)
         if not found and newest(self._shard) is None:
             raise ShardError(f"there is no shard at {self._shard.uri}")
-        standing = [each for each in found if each > self.at]
-        self._check(standing)
-        for position in standing:
+        for position in self._standing(found):
             try:
                 entry = read_entry(self._shard, position)
             except ObjectNotFound:  # collected since
-                self._check([each for each in positions(self._shard) if each > self.at])
+                self._standing(positions(self._shard))
                 raise
             self.at = position
             change = _change(entry, schema, self._shard)
             if change is not None:
                 yield change
 
-    def _check(self, standing: list[int]) -> None:
-        """Refuse to go on over entries that are not there."""
-        if not standing or standing[0] == self.at + 1:
-            check_no_holes(self._shard, self.at, standing)
-            return
+    def _standing(self, found: list[int]) -> list[int]:
+        """The positions to read next. Raises rather than go on over entries that are not there."""
+        standing = [each for each in found if each > self.at]
+        if first_hole(self.at, standing) is None:
+            return standing
         manifest = newest(self._shard)
-        if manifest is not None and standing[0] <= manifest.replay_after + 1:
+        cursor = 0 if manifest is None else manifest.replay_after
+        there = set(standing)
+        gone = [each for each in range(self.at + 1, cursor + 1) if each not in there]
+        if gone:
             raise LogTruncated(
-                f"entries {self.at + 1} to {standing[0] - 1} of the log at {self._shard.uri} were collected: "
-                "their rows are in SSTables or the base. Read the table, then follow from "
-                f"{standing[0] - 1}",
-                standing[0] - 1,
+                f"entries {gone[0]} to {gone[-1]} of the log at {self._shard.uri} were collected: their rows "
+                f"are in SSTables or the base. Read the table, then follow from {gone[-1]}",
+                gone[-1],
             )
-        check_no_holes(self._shard, self.at, standing)
+        return without_holes(self._shard, self.at, standing)
 
 
 def tail(

@@ -25,6 +25,7 @@ from tiltyard.errors import (
     ShardError,
     StoreError,
     TiltyardError,
+    UnsupportedFeature,
     WriterFenced,
     WriterPoisoned,
 )
@@ -242,19 +243,21 @@ def positions(shard: Store) -> list[int]:
 
 
 def put_sentinel(shard: Store, manifest: ShardManifest) -> int:
-    """Put a sentinel of the manifest's epoch at the tip of the log, durably; its position.
+    """Put a sentinel of the manifest's epoch at the tip of the log, durably; its position. A hole that has
+    nothing but sentinels above it gets one too: the owner before would append there.
 
     From then on the owner before cannot append unnoticed. Raises `WriterFenced`, `OutcomeUnknown`,
     `ShardContention`, StoreError.
     """
     data = encode_sentinel(manifest.writer_epoch)
     for attempt in range(MAX_SENTINELS):
-        standing = positions(shard)
-        position = max(standing[-1] if standing else 0, manifest.replay_after) + 1
+        position, is_tip = _free(shard, manifest.replay_after)
         path = layout.entry_path(position)
         answer, found = create_settled(shard, path, data, layout.WAL_DIR)
         if answer is Created.WON or found == data:
-            return position
+            if is_tip:
+                return position
+            continue
         if answer is Created.UNKNOWN:
             raise OutcomeUnknown(
                 f"the sentinel at position {position} of the log at {shard.uri} may or may not stand; open "
@@ -274,6 +277,15 @@ def put_sentinel(shard: Store, manifest: ShardManifest) -> int:
     )
 
 
+def _free(shard: Store, after: int) -> tuple[int, bool]:
+    """Where a sentinel goes next, and whether that is the tip."""
+    standing = [each for each in positions(shard) if each > after]
+    hole = first_hole(after, standing)
+    if hole is not None and only_sentinels(shard, [each for each in standing if each > hole]):
+        return hole, False
+    return (standing[-1] if standing else after) + 1, True
+
+
 # -- reading ------------------------------------------------------------------------------------
 
 
@@ -283,15 +295,28 @@ def entries(shard: Store, after: int, until: int | None = None) -> Iterator[Entr
     Raises `CorruptFile` for a hole and for an entry that cannot be read.
     """
     standing = [each for each in positions(shard) if each > after and (until is None or each <= until)]
-    check_no_holes(shard, after, standing)
-    for position in standing:
+    for position in without_holes(shard, after, standing):
         yield read_entry(shard, position)
 
 
-def check_no_holes(shard: Store, after: int, standing: list[int]) -> None:
-    """Raise `CorruptFile` unless the positions follow `after` without a hole."""
+def first_hole(after: int, standing: list[int]) -> int | None:
+    """The first position above `after` at which nothing stands, though something does above it."""
     if not standing or standing[-1] - after == len(standing):
-        return
+        return None
+    return next(at for at, each in enumerate([*standing, 0], after + 1) if at != each)
+
+
+def without_holes(shard: Store, after: int, standing: list[int]) -> list[int]:
+    """The positions that follow `after`, as far as the log goes. Raises `CorruptFile` for a hole below rows.
+
+    Above a hole there may be sentinels: the official writer puts its own one too high where a dead one left a
+    temporary file at the tip, and appends into the hole (MemWAL, section 3.2). The log ends there.
+    """
+    hole = first_hole(after, standing)
+    if hole is None:
+        return standing
+    if only_sentinels(shard, [each for each in standing if each > hole]):
+        return [each for each in standing if each < hole]
     there = set(standing)
     missing = [each for each in range(after + 1, standing[-1]) if each not in there]
     shown = ", ".join(map(str, missing[:MAX_HOLES_SHOWN])) + (
@@ -303,6 +328,14 @@ def check_no_holes(shard: Store, after: int, standing: list[int]) -> None:
         "is there, `tiltyard shard repair` mends it",
         f"{shard.uri}/{layout.WAL_DIR}",
     )
+
+
+def only_sentinels(shard: Store, standing: list[int]) -> bool:
+    """Whether the entries at these positions can be read and hold no rows."""
+    try:
+        return not any(read_entry(shard, each).batches for each in standing)
+    except (CorruptFile, ObjectNotFound, UnsupportedFeature):
+        return False
 
 
 def read_entry(shard: Store, position: int) -> Entry:
