@@ -27,8 +27,8 @@ T = TypeVar("T")
 class Catalog:
     """A directory catalog. Safe to share among threads; making one touches nothing.
 
-    `store` is its root. Catalogs of one root in one session share what they have read and the rounds of
-    their changes.
+    Catalogs of one root in one session share what they have read and the rounds of their changes. One goes on
+    with its directory when that is renamed; when it is removed, with what stands at its path then.
     """
 
     def __init__(
@@ -38,13 +38,22 @@ class Catalog:
         session: Session,
         publish: Publish = create_manifest,
     ) -> None:
-        self.store = store
         self.settings = settings
         self.session = session
-        self._table = RegisterTable(store, session, publish)
+        self._publish = publish
+        self._place = store, RegisterTable(store, session, publish)
 
     def __repr__(self) -> str:
         return f"Catalog({self.store.uri!r}, {self.settings.mode.name})"
+
+    @property
+    def store(self) -> Store:
+        """Its root."""
+        return self._place[0]
+
+    @property
+    def _table(self) -> RegisterTable:
+        return self._place[1]
 
     @property
     def uri(self) -> str:
@@ -63,6 +72,7 @@ class Catalog:
         reading raises.
         """
         self._need_register()
+        self.follow()
         return self._table.newest()
 
     def mutate(self, mutation: Callable[[Draft], T], *, repairing: bool = False, in_batch: bool = False) -> T:
@@ -74,12 +84,20 @@ class Catalog:
         out then), CatalogThrottled, OutcomeUnknown, CatalogDamaged, UnsupportedFeature, StoreError.
         """
         self._need_register()
+        self.follow()
         if not (repairing or in_batch):
             self.finish_batches()
         answer: T = submit(Change(self._table, mutation, repairing))
         if self._table.has_old_files:
             self._table.remove_old_files()
         return answer
+
+    def follow(self) -> None:
+        """Every look at the catalog begins so: where its root was removed it goes on with what is there."""
+        place = self._place
+        store = place[0].successor()
+        if store is not None and self._place is place:  # else another thread was first
+            self._place = store, RegisterTable(store, self.session, self._publish)
 
     def finish_batches(self) -> None:
         """Finish the batches over several tables that somebody left half done: every change begins so."""

@@ -91,7 +91,10 @@ def find_table(catalog: Catalog, id: Id, *, check_declared: bool = False) -> Fou
 
 def register_of(catalog: Catalog) -> Register:
     """The newest version of the register, an empty one for a catalog that has none."""
-    return catalog.register() if catalog.settings.mode.has_register else absent()
+    if catalog.settings.mode.has_register:
+        return catalog.register()
+    catalog.follow()
+    return absent()
 
 
 def find_or_none(catalog: Catalog, register: Register, id: Id) -> Found | None:

@@ -10,12 +10,13 @@ from tiltyard.catalog import moves
 from tiltyard.catalog.names import Id, object_id, shown
 from tiltyard.catalog.register import absent, check_place, check_writer
 from tiltyard.catalog.rows import NAMESPACE, Row, damaged_twice
-from tiltyard.errors import NamespaceNotFound, TableAlreadyExists
+from tiltyard.errors import NamespaceNotFound, StoreError, TableAlreadyExists
 
 if TYPE_CHECKING:
     from tiltyard.catalog.catalog import Catalog
     from tiltyard.catalog.register import Register
     from tiltyard.catalog.round import Draft
+    from tiltyard.store import Store
 
     class HasRows(Protocol):
         """Rows of a version, or of a draft."""
@@ -32,9 +33,16 @@ class Look:
 
     catalog: Catalog
     register: Register
+    root: Store
 
     def mutate(self, mutation: Callable[[Draft], T]) -> T:
-        """Carry out a change."""
+        """Carry out a change, of the catalog that was looked at. Raises StoreError where that was removed."""
+        self.catalog.follow()
+        if self.catalog.store is not self.root:
+            raise StoreError(
+                f"the catalog at {self.root.uri} was removed while it was to be changed; nothing was changed "
+                "in what stands there now, if anything: try again"
+            )
         return self.catalog.mutate(mutation)
 
     def has_left(self, draft: Draft, id: Id, location: str) -> bool:
@@ -54,16 +62,18 @@ def look(catalog: Catalog) -> Look:
     Raises CatalogDamaged and UnsupportedFeature where no change will be possible: before anything is written.
     """
     if not catalog.settings.mode.has_register:
+        catalog.follow()
         catalog.finish_batches()
-        return Look(catalog, absent())
+        return Look(catalog, absent(), catalog.store)
     register = catalog.register()
+    root = catalog.store
     if register.version:
         check_writer(register.metadata, catalog.store.uri)
         for twice, count in register.rows.duplicates().items():
             raise damaged_twice(twice, count)
     else:
         check_place(catalog.store, thoroughly=True)
-    return Look(catalog, moves.roll_forward(catalog, register))
+    return Look(catalog, moves.roll_forward(catalog, register), root)
 
 
 def check_parents(rows: HasRows, id: Id) -> None:

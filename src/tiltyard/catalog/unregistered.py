@@ -61,6 +61,7 @@ def _end(record: Dropped) -> str:
 
 def dropped_tables(catalog: Catalog) -> tuple[Dropped, ...]:
     """Every dropped table that still has data, the oldest drop first."""
+    catalog.follow()
     store, found = catalog.store, []
     for directory in store.list_names(""):
         aside = _ASIDE.fullmatch(directory)
@@ -116,6 +117,7 @@ def _decide(table: Store, record: Dropped, word: bytes) -> bool:
 
 def drop_table(catalog: Catalog, id: Id, grace_ns: int, *, purge: bool = False) -> Dropped:
     """See `trash.drop_table`."""
+    catalog.follow()
     store = catalog.store
     found = find_or_none(catalog, absent(), id)
     if found is None:
@@ -171,6 +173,7 @@ def _check_free(catalog: Catalog, location: str) -> None:
 
 def rename_table(catalog: Catalog, id: Id, new_id: Id) -> Found:
     """See `renaming.rename_table`. Raises UnsupportedFeature where the store cannot rename directories."""
+    catalog.follow()
     store = catalog.store
     found = find_or_none(catalog, absent(), id)
     if found is None:

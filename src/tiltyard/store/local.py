@@ -433,6 +433,14 @@ class LocalStore:
         LocalStore.__init__(below, place, durable=self.durable, mapped=self.mapped, _directory=directory)
         return below
 
+    def successor(self) -> Self | None:
+        if not self._directory.removed():
+            return None
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        LocalStore.__init__(other, self.uri, durable=self.durable, mapped=self.mapped)
+        return other
+
     # -- inside ----------------------------------------------------------------------------------
 
     def _open(self, path: str) -> int:

@@ -239,6 +239,9 @@ class MemoryStore:
         MemoryStore.__init__(below, self._space, joined(self._prefix, path), self._clock)
         return below
 
+    def successor(self) -> Self | None:
+        return None
+
 
 class MemoryWriter:
     """A new object; see `ObjectWriter`. It becomes visible at `commit`."""

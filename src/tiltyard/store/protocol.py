@@ -230,3 +230,9 @@ class Store(Protocol):
         A class derived from a store of ours gets one of its own class, with the same attributes.
         """
         ...
+
+    def successor(self) -> Store | None:
+        """A store of what stands at the path by now, if the directory that this one was opened on was
+        removed; None while it stands, wherever it was moved, and where there is nothing to be removed.
+        """
+        ...

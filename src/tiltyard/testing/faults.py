@@ -376,6 +376,15 @@ class FaultyStore:
         FaultyStore.__init__(below, self.inner.at(prefix), self.plan, self._full(prefix.rstrip("/")))
         return below
 
+    def successor(self) -> Self | None:
+        inner = self.inner.successor()
+        if inner is None:
+            return None
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        FaultyStore.__init__(other, inner, self.plan, self._prefix)
+        return other
+
 
 class FaultyWriter:
     """The writer of a `FaultyStore`; its calls are `writer.write`, `writer.commit` and `writer.abort`."""

@@ -158,6 +158,9 @@ class SimulatedObjects:
         below = f"{self._prefix}{prefix.rstrip('/')}/" if prefix else self._prefix
         return SimulatedObjects(self._inner.at(prefix), self._storm, self._archive, below)
 
+    def successor(self) -> SimulatedObjects | None:
+        return None
+
 
 class SimulatedWriter:
     """A multi-part upload: nothing is visible before its commit."""
