@@ -19,6 +19,7 @@ from tiltyard.errors import (
     InvalidInput,
     SchemaMismatch,
     TiltyardError,
+    UndrainedRows,
     WriterClosed,
     WriterFenced,
     WrongType,
@@ -27,6 +28,9 @@ from tiltyard.errors import (
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), False), pa.field("delay", pa.int32()), pa.field("s", pa.string())]
 )
+
+
+KEYED = pa.field("id", pa.int64(), False, {b"lance-schema:unenforced-primary-key": b"true"})
 
 
 @pytest.fixture
@@ -312,7 +316,7 @@ def test_a_stream_belongs_to_its_process(flights: Any) -> None:
                 for call in (lambda: stream.put(row(11)), stream.flush, stream.close):
                     with pytest.raises(ForkedHandle):
                         call()
-                assert flights.live().count() == 3  # what is in the parent's memory is the parent's
+                assert flights.live().count() == 4  # the parent's log is there to be read
                 with flights.stream() as own:
                     own.put(row(12))
                     assert flights.live().count() == 5
@@ -338,3 +342,67 @@ def test_a_stream_that_was_taken_over_does_not_hide_what_its_successor_published
     assert delays(flights.live().lookup([50, 51])) == {50: 2, 51: 2}
     with pytest.raises(WriterFenced):
         first.close()
+
+
+def test_rows_of_a_writer_that_died_are_seen_before_anybody_takes_its_shards(flights: Any) -> None:
+    """A stream that is given up without publishing is what a killed process leaves."""
+    stream = flights.stream(shards=3)
+    stream.put({"id": [2, *range(20, 40)], "delay": [9] * 21, "s": ["x"] * 21})
+    stream.delete([1])
+    for writer in stream._writer.writers:
+        writer.abort()
+    found = delays(flights.live().to_arrow())
+    assert found == {2: 9, 3: 7, **dict.fromkeys(range(20, 40), 9)}
+    assert delays(flights.live().lookup([1, 2, 25])) == {2: 9, 25: 9}
+    assert flights.live().count() == len(found)
+    with flights.stream() as again:
+        again.put(row(25, 1))
+        assert delays(flights.live().to_arrow()) == {**found, 25: 1}
+    assert delays(flights.live().to_arrow()) == {**found, 25: 1}
+
+
+def test_changes_of_rows_under_streamed_ones_are_refused(flights: Any) -> None:
+    with flights.stream() as stream:
+        stream.put(row(2, 60))
+    for change in (
+        lambda: flights.upsert(row(2, 1)),
+        lambda: flights.delete("id = 2"),
+        lambda: flights.update({"delay": "1"}, where="id = 2"),
+        flights.dedupe,
+        flights.merge,
+    ):
+        with pytest.raises(UndrainedRows, match="1 row in 1 shard were streamed"):
+            change()
+    assert delays(flights.live().lookup([2])) == {2: 60}
+    flights.append(row(90, 3))
+    assert delays(flights.live().lookup([90])) == {90: 3}
+
+
+def test_whoever_begins_to_stream_second_finds_what_the_first_has_settled(flights: Any) -> None:
+    other = ty.open_table(flights.uri)
+    assert other.dataset.mem_wal_index_details() is None
+    flights.stream(shards=2).close()
+    with other.stream(shards=2) as stream:
+        stream.put(row(5))
+    failed: list[BaseException] = []
+
+    def begin() -> None:
+        try:
+            table.stream(shards=2).close()
+        except Exception as error:
+            failed.append(error)
+
+    table = ty.create_table(f"{flights.uri}-again", SCHEMA.set(0, KEYED))
+    threads = [Thread(target=begin) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not [each for each in failed if not isinstance(each, WriterFenced)]
+
+
+def test_a_unique_key_alone_is_no_key_of_a_stream(tmp_path: Path) -> None:
+    table = ty.create_table(tmp_path / "t", SCHEMA)
+    table.set_unique_key("id")
+    with pytest.raises(InvalidInput, match="declares none"):
+        table.stream()

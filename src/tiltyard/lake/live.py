@@ -33,8 +33,8 @@ class Live:
     """A table with what is being streamed into it: base, what was published and, of streams open in this
     process, what is in memory. Every call looks anew; `scan` gives one moment that stays.
 
-    Rows that another process has put, and not published yet, are seen when it publishes them. A table that
-    nobody streams into is read as it is. May be pickled.
+    What another process has made durable is seen too, and what one that died has left: it is read from the
+    logs of their shards. A table that nobody streams into is read as it is. May be pickled.
     """
 
     def __init__(self, ds: LanceDataset) -> None:
@@ -48,10 +48,10 @@ class Live:
         store, session = self._ds._store, self._ds._session
         for _ in range(MAX_LOOKS):
             try:
-                return capture(store, session, open_writers(store, session))
+                return capture(store, session, open_writers(store, session), with_logs=True)
             except (ShardError, OutcomeUnknown):
                 continue  # a stream of ours was ended: what it published, and its successor, are looked at
-        return capture(store, session, open_writers(store, session))
+        return capture(store, session, open_writers(store, session), with_logs=True)
 
     @property
     def schema(self) -> Any:

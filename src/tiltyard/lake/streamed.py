@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tiltyard.errors import InvalidInput
+from tiltyard.errors import InvalidInput, UndrainedRows
 from tiltyard.lake.words import plain
+from tiltyard.table.apply.mem_wal import entry_of
 
 if TYPE_CHECKING:
     from tiltyard.dataset import LanceDataset
@@ -22,6 +23,23 @@ class Streamed:
 
     def _refuse_pinned(self, what: str) -> None:
         raise NotImplementedError
+
+    def _refuse_streamed(self, what: str) -> None:
+        """Refuse a change of rows that streamed rows may stand over: of their keys it would not be seen."""
+        snapshot = self._ds._snapshot
+        if entry_of(snapshot.manifest) is None or not snapshot.schema.primary_key:
+            return
+        from tiltyard.memwal.ending import undrained
+        from tiltyard.memwal.life import shards_of
+
+        found = undrained(*shards_of(self._ds._store, self._ds._session))
+        if found:
+            raise UndrainedRows(
+                f"{what} is refused: {found} were streamed into {self._ds.uri} and stand over its own "
+                "rows, so that for their keys nothing would be seen of it; nothing was changed. Use a "
+                "stream: put replaces rows by key, delete removes them, live() reads the whole",
+                found.rows,
+            )
 
     @plain
     def stream(self, *, shards: int | None = None, set_shards_aside: bool = False, **options: Any) -> Stream:

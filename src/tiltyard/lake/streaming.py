@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tiltyard.dataset import arguments
-from tiltyard.errors import InvalidInput, WriterClosed, WrongType
+from tiltyard.errors import CommitConflict, InvalidInput, WriterClosed, WrongType
 from tiltyard.lake.given import keys_given, rows_given
 from tiltyard.lake.live import Live
 from tiltyard.lake.words import in_plain_words, plain
@@ -17,6 +17,7 @@ from tiltyard.memwal.sharding import BUCKET, IDENTITY, MAX_BUCKETS, NUM_BUCKETS
 from tiltyard.memwal.stream import ShardedWriter
 from tiltyard.memwal.writer import ShardWriter
 from tiltyard.runtime.awaiting import in_thread
+from tiltyard.table.unique import UNIQUE
 
 if TYPE_CHECKING:
     from tiltyard.dataset import LanceDataset
@@ -240,6 +241,11 @@ def open_stream(
 
 def _begin(ds: LanceDataset, shards: int | None, aside: bool) -> None:
     key = [each.name for each in ds._snapshot.schema.primary_key]
+    if not key and UNIQUE in ds._snapshot.manifest.config:
+        raise InvalidInput(
+            "streams go by the primary key, and the table declares none, only a unique key, which rows of a "
+            "stream would break: create the table with key=..."
+        )
     if shards is None or shards == 1:
         sharding: dict[str, Any] = {"unsharded": True}
     elif not key:
@@ -248,7 +254,7 @@ def _begin(ds: LanceDataset, shards: int | None, aside: bool) -> None:
         sharding = {"bucket_column": key[0], "num_buckets": shards}
     try:
         ds.initialize_mem_wal(**sharding, set_shards_aside=aside)
-    except InvalidInput:
+    except (InvalidInput, CommitConflict):
         ds.checkout_latest()  # somebody else was first, or it is what we were told
         if ds.mem_wal_index_details() is None:
             raise

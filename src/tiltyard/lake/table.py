@@ -180,6 +180,7 @@ class Table(Streamed):
         `LanceDataset.merge_insert`.
         """
         self._refuse_pinned("merge")
+        self._refuse_streamed("merge")
         return self._ds.merge_insert(on)
 
     def dedupe(self, on: str | Sequence[str] | None = None, *, keep: str = "last") -> int:
@@ -187,12 +188,14 @@ class Table(Streamed):
         `LanceDataset.dedupe`.
         """
         self._refuse_pinned("dedupe")
+        self._refuse_streamed("dedupe")
         return self._ds.dedupe(on, keep=keep)["num_deleted_rows"]
 
     @plain
     def delete(self, where: Any) -> int:
         """Delete the rows for which the SQL (or Arrow expression) is true; how many they were."""
         self._refuse_pinned("delete")
+        self._refuse_streamed("delete")
         return self._ds.delete(where)["num_deleted_rows"]
 
     @plain
@@ -202,6 +205,7 @@ class Table(Streamed):
         are meant only where that is said: `where="true"`.
         """
         self._refuse_pinned("update")
+        self._refuse_streamed("update")
         if where is None:
             raise InvalidInput(
                 "update changes the rows that where= finds: give where='true' to change all rows"

@@ -82,16 +82,21 @@ class Captured:
         return self._winners[0]
 
 
-def capture(store: Store, session: Session, open_shards: Iterable[OpenShard] = ()) -> Captured:
+def capture(
+    store: Store, session: Session, open_shards: Iterable[OpenShard] = (), *, with_logs: bool = False
+) -> Captured:
     """The table now: with the memory of shards that are open here, and every shard's published rows.
 
-    Raises `CorruptFile` for an SSTable that is named and not there, and what opening the table raises.
+    `with_logs`: also what stands in the logs of shards that are not open here. Raises `CorruptFile` for an
+    SSTable that is named and not there, and for a log that cannot be read; and what opening the table raises.
     """
     shards = list(open_shards)
     failed: Exception | None = None
     for attempt in range(MAX_CAPTURES):
         views = {each.shard_id: (each.view(), each.owned.schema) for each in shards}
         root = store.at(layout.ROOT)
+        if with_logs:
+            views |= _logged(store, session, root, views)
         manifests = {}
         for shard_id in layout.shard_ids(root.list_names("")):
             found = newest(root.at(shard_id))
@@ -105,6 +110,23 @@ def capture(store: Store, session: Session, open_shards: Iterable[OpenShard] = (
             failed = error  # collected between the two looks: its rows are in a newer base
             back_off(0.0, attempt + 1)
     raise CorruptFile(f"an SSTable of {store.uri} that its shard names is not there: {failed}") from failed
+
+
+def _logged(
+    store: Store, session: Session, root: Store, views: Mapping[str, Any]
+) -> dict[str, tuple[Any, LogSchema]]:
+    """What stands in the logs of shards that are not open here, as if they were."""
+    from tiltyard.memwal.logged import logged_view
+
+    others = [each for each in layout.shard_ids(root.list_names("")) if each not in views]
+    if not others:
+        return {}
+    base = open_latest(store, session)
+    if entry_of(base.manifest) is None:
+        return {}
+    schema = _log_schema(base)
+    found = {each: logged_view(root.at(each), each, schema, session) for each in others}
+    return {each: (view, schema) for each, view in found.items() if view is not None}
 
 
 def _log_schema(base: Snapshot) -> LogSchema:
