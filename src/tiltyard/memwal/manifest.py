@@ -145,11 +145,12 @@ def still_ours(shard: Store, known: ShardManifest) -> ShardManifest:
 
 def fenced(shard: Store, ours: int, theirs: int, outcome: str = "refused") -> WriterFenced:
     """The error of a writer whose shard somebody else has claimed."""
-    told = "the rows at hand may be in the log, where the other writer finds them"
+    told = "may be in the log, where the other writer finds them" if outcome == "unknown" else "were not kept"
     return WriterFenced(
         f"Writer fenced (peer claimed epoch): local epoch {ours} < stored epoch {theirs} for the shard at "
-        f"{shard.uri}; {told if outcome == 'unknown' else 'nothing of this call was kept'}. Open the shard "
-        "again to take it over",
+        f"{shard.uri}: another writer has taken it over. Rows of this call {told}; what was acknowledged "
+        "before is in the log, and the other writer has it. Open the shard, or another stream, to take it "
+        "back",
         outcome,
     )
 

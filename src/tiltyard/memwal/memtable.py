@@ -38,20 +38,25 @@ class MemTable:
         self.nbytes = 0
         self.entries = 0
         """Log entries that hold its rows."""
+        self.pending_bytes = 0
+        """Of the batches that are not in the log yet."""
         self.logged_to = 0
         """The last log position with rows of it."""
         self._held: tuple[tuple[Any, ...], list[Any]] = ((), [])  # in the log, not in the log yet
 
     def add(self, batch: Any) -> None:
         """Take rows (columns of `LogSchema.stored`) that are not in the log yet; readers see them at once."""
+        nbytes = batch.nbytes
         self.rows += batch.num_rows
-        self.nbytes += batch.nbytes
+        self.nbytes += nbytes
+        self.pending_bytes += nbytes
         self._held[1].append(batch)
 
     def logged(self, position: int, combined: Any, more: int) -> None:
         """All pending rows and `more` rows after them stand in the log at this position, as `combined`."""
         self.rows += more
-        self.nbytes += combined.nbytes - sum(each.nbytes for each in self.pending)
+        self.nbytes += combined.nbytes - self.pending_bytes
+        self.pending_bytes = 0
         self.entries += 1
         self.logged_to = position
         self._held = ((*self._held[0], combined), [])  # one step: a reader sees each row once

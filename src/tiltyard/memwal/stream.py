@@ -8,11 +8,12 @@ others may be in. Rows of one key always go to one shard, so that for each key t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tiltyard import runtime
-from tiltyard.errors import ForkedHandle, InvalidInput, WriterClosed
+from tiltyard.errors import ClaimLost, ForkedHandle, InvalidInput, WriterClosed
 from tiltyard.memwal import layout
 from tiltyard.memwal.capture import Captured, capture
 from tiltyard.memwal.claim import INCARNATION
@@ -23,12 +24,17 @@ from tiltyard.memwal.owner import Streamable
 from tiltyard.memwal.routing import Value, manifests, router_of, shard_of
 from tiltyard.memwal.writer import ShardWriter
 from tiltyard.runtime.awaiting import Begin, in_thread, told
+from tiltyard.table.back_off import back_off
 from tiltyard.table.snapshot import open_latest
 
 if TYPE_CHECKING:
     from tiltyard.format.schema import Schema
     from tiltyard.session import Session
     from tiltyard.store import Store
+
+
+MAX_OPENS = 8
+"""How often a shard is claimed that other streams claim at the same moment."""
 
 
 def open_writers(store: Store, session: Session) -> list[ShardWriter]:
@@ -153,11 +159,21 @@ class ShardedWriter:
             if found is None:
                 known = manifests(self._table._store.at(layout.ROOT))
                 shard_id = shard_of(self._router, self._spec_id, value, self._incarnation, known)
-                found = ShardWriter.open(
-                    self._table, shard_id, shard_spec_id=self._spec_id, sharding_value=value, **self._options
-                )
+                found = self._opened(shard_id, value)
                 self._writers[value] = found
             return found
+
+    def _opened(self, shard_id: str, value: Value) -> ShardWriter:
+        """The shard's writer; several streams may begin at one moment, and the last to claim it has it."""
+        for attempt in range(MAX_OPENS):
+            with suppress(ClaimLost):
+                return ShardWriter.open(
+                    self._table, shard_id, shard_spec_id=self._spec_id, sharding_value=value, **self._options
+                )
+            back_off(0.0, attempt + 1)
+        return ShardWriter.open(
+            self._table, shard_id, shard_spec_id=self._spec_id, sharding_value=value, **self._options
+        )
 
     def capture(self) -> Captured:
         """The table now, with the memory of these shards."""

@@ -381,7 +381,7 @@ class ShardWriter:
         if not pending:
             return False
         config = self.config
-        if config.max_wal_buffer_size and sum(each.nbytes for each in pending) >= config.max_wal_buffer_size:
+        if config.max_wal_buffer_size and self._state[0].pending_bytes >= config.max_wal_buffer_size:
             return True
         return self.interval_passed()
 
@@ -447,7 +447,7 @@ class ShardWriter:
             "durable_batch_count": len(view.batches) - len(pending),
             "pending_wal_batch_count": len(pending),
             "pending_wal_row_count": sum(each.num_rows for each in pending),
-            "pending_wal_estimated_bytes": sum(each.nbytes for each in pending),
+            "pending_wal_estimated_bytes": active.pending_bytes,
             "frozen_count": len(frozen),
             "frozen_bytes": sum(each.nbytes for each in frozen),
         }
