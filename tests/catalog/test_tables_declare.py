@@ -13,11 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import lakes
 from tiltyard.catalog import Catalog, open_catalog
+from tiltyard.catalog.check import check
 from tiltyard.catalog.found import find_table
 from tiltyard.catalog.listing import list_tables
 from tiltyard.catalog.markers import DEREGISTERED, RESERVED
 from tiltyard.catalog.namespaces import create_namespace
+from tiltyard.catalog.renaming import rename_table
 from tiltyard.catalog.settings import Settings
 from tiltyard.catalog.tables import (
     create_table,
@@ -123,6 +126,38 @@ def test_of_all_declarers_one_wins_and_losers_leave_no_directory(
     answers = race(6, lambda me: declare_table(fresh(root, mode), id))
     assert sorted(answers) == ["TableAlreadyExists"] * 5 + ["ok"]
     assert len([name for name in os.listdir(root) if name != "__manifest"]) == 1
+
+
+@pytest.mark.parametrize("then", ["nothing", "created", "declared"])
+@pytest.mark.parametrize("how", ["rename", "drop", "deregister"])
+def test_a_table_that_leaves_its_name_right_after_it_was_declared_gets_no_row_there(
+    root: str, how: str, then: str
+) -> None:
+    """The marker has decided, and whoever renamed or dropped the table knows of it. What has the name next is
+    another's.
+    """
+
+    def meanwhile() -> None:
+        if how == "rename":
+            rename_table(lakes.fresh(root), ("t",), ("u",))
+        elif how == "drop":
+            drop_table(lakes.fresh(root), ("t",))
+        else:
+            deregister_table(lakes.fresh(root), ("t",))
+        if then == "created":
+            lakes.put(lakes.fresh(root), ("t",), 7)
+        elif then == "declared":
+            declare_table(lakes.fresh(root), ("t",))
+
+    create_namespace(lakes.fresh(root), ("n",))
+    declare_table(lakes.Interrupted(root, meanwhile), ("t",))
+    expected = [*(["t"] if then != "nothing" else []), *(["u"] if how == "rename" else [])]
+    assert list(list_tables(lakes.fresh(root), (), include_declared=True).names) == expected
+    if how == "rename":
+        assert find_table(lakes.fresh(root), ("u",), check_declared=True).declared_only
+    if then == "created":
+        assert lakes.values(lakes.fresh(root), ("t",)) == [7]
+    assert not check(lakes.fresh(root), grace_seconds=0).damaged
 
 
 def test_a_declarer_and_a_creator_leave_one_table(root: str) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tiltyard import runtime
@@ -23,6 +24,7 @@ from tiltyard.catalog import moves
 from tiltyard.catalog.creating import checked_properties
 from tiltyard.catalog.found import (
     Found,
+    directory_table,
     find_or_none,
     has_versions,
     no_table,
@@ -30,7 +32,7 @@ from tiltyard.catalog.found import (
     table_row,
 )
 from tiltyard.catalog.hiding import carry_out, hidden, hide, set_aside
-from tiltyard.catalog.markers import DEREGISTERED, RESERVED, put_marker, remove_marker
+from tiltyard.catalog.markers import DEREGISTERED, RESERVED, put_marker, read_marker, remove_marker
 from tiltyard.catalog.names import (
     Id,
     check_new_id,
@@ -161,16 +163,22 @@ def _declare_by_name(seen: Look, row: Row) -> None:
             raise _exists(catalog, (name,))  # whoever took the marker away has won
         return
 
-    def put(draft: Draft) -> None:
+    def put(seen: Look, draft: Draft) -> bool:
+        if won and seen.has_left(draft, (name,), location):
+            return False
         now = draft.rows.find(name)
-        if now is not None and (now != stale or not won):
+        if now is not None and (now != seen.register.rows.find(name) or not won):
             raise taken(now)
         draft.put(row)
         marker.in_rewrite(draft)
+        return True
 
-    stale = seen.register.rows.find(name)
     try:
-        seen.mutate(put)
+        while not seen.mutate(partial(put, seen)):
+            seen = look(catalog)
+            listed = directory_table(catalog, seen.register, (name,)) is not None
+            if not (listed and _is_same_directory(store, catalog.store.at(location))):
+                return  # dropped, renamed or deregistered since: whoever did that knows of its marker
     except OutcomeUnknown:
         raise
     except TiltyardError:
@@ -179,6 +187,12 @@ def _declare_by_name(seen: Look, row: Row) -> None:
         raise
     marker.follow()
     marker.remove_others()
+
+
+def _is_same_directory(ours: Store, there: Store) -> bool:
+    """Whether the directory in which we have reserved a name is the one that has the name now."""
+    reserved = read_marker(ours, RESERVED)
+    return reserved is not None and reserved == read_marker(there, RESERVED)
 
 
 def _take_back(store: Store, marker: str) -> None:
