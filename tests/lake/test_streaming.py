@@ -6,6 +6,8 @@ import asyncio
 import copy
 import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from threading import Thread, active_count
 from typing import Any
@@ -25,6 +27,13 @@ from tiltyard.errors import (
     WrongType,
 )
 
+KILLED = """
+import os, sys
+import tiltyard as ty
+stream = ty.open_table(sys.argv[1]).stream()
+stream.put({"id": 52, "delay": 3, "s": ""})
+os.kill(os.getpid(), 9)
+"""
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), False), pa.field("delay", pa.int32()), pa.field("s", pa.string())]
 )
@@ -337,6 +346,11 @@ def test_a_stream_that_was_taken_over_does_not_hide_what_its_successor_published
     with flights.stream() as second:
         second.put({"id": [50, 51], "delay": [2, 2], "s": ["", ""]})
     # `first` does not know yet; it shares the process with readers.
+    third = subprocess.run(
+        [sys.executable, "-c", KILLED, flights.uri], capture_output=True, text=True, check=False
+    )
+    assert third.returncode == -9, third.stderr
+    assert delays(flights.live().lookup([52])) == {52: 3}  # nor of who died before it published
     found = delays(flights.live().to_arrow())
     assert (found[50], found[51]) == (2, 2)
     assert delays(flights.live().lookup([50, 51])) == {50: 2, 51: 2}

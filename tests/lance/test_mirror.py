@@ -21,6 +21,8 @@ NAMES = {
     "tiltyard.lance.dataset": "LanceDataset LanceOperation LanceScanner ScannerBuilder Transaction",
     "tiltyard.lance.fragment": "write_fragments FragmentMetadata DataFile DeletionFile LanceFragment",
     "tiltyard.lance.commit": "CommitConflictError",
+    "tiltyard.lance.mem_wal": "ShardWriter ShardSnapshot LsmScanner LsmPointLookupPlanner ExecutionPlan "
+    "LsmVectorSearchPlanner ShardingSpec ShardingField evaluate_sharding_spec CompactedSsTable",
     "tiltyard.lance.namespace": "DirectoryNamespace DynamicContextProvider DescribeTableRequest",
     "tiltyard.lance.progress": "FragmentWriteProgress NoopFragmentWriteProgress",
     "tiltyard.lance.schema": "LanceSchema",
@@ -104,6 +106,8 @@ def test_what_is_not_there_yet_is_named(owner: str, name: str, tmp_path: Path) -
         "Tags": ds.tags,
         "Branches": ds.branches,
         "tiltyard.lance": lance,
+        "tiltyard.lance.mem_wal": "ShardWriter ShardSnapshot LsmScanner LsmPointLookupPlanner ExecutionPlan "
+        "LsmVectorSearchPlanner ShardingSpec ShardingField evaluate_sharding_spec CompactedSsTable",
         "tiltyard.lance.namespace": lance.namespace,
     }
     assert not hasattr(things[owner], name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tiltyard.cli import FAILED
 from tiltyard.cli.text_table import escaped, lines, terminal_width
@@ -16,6 +16,8 @@ from tiltyard.table.wording import counted
 
 if TYPE_CHECKING:
     from tiltyard.table.snapshot import Snapshot
+
+_COLUMNS = ("shard", "spec", "epoch", "status", "generations", "rows published", "log replayed from")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -50,27 +52,45 @@ def run(arguments: argparse.Namespace) -> int:
 def _list(snapshot: Snapshot) -> int:
     import pyarrow as pa
 
-    from tiltyard.format.shard_manifest import ACTIVE, SEALED
     from tiltyard.memwal import layout
-    from tiltyard.memwal.routing import manifests
 
-    shown = [
-        {
-            "shard": shard_id,
-            "spec": manifest.shard_spec_id,
-            "epoch": manifest.writer_epoch,
-            "status": {ACTIVE: "active", SEALED: "sealed"}.get(manifest.status, str(manifest.status)),
-            "generations": len(manifest.sstables),
-            "rows published": sum(each.physical_rows or 0 for each in manifest.sstables),
-            "log replayed from": manifest.replay_after + 1,
-        }
-        for shard_id, manifest in manifests(snapshot.store.at(layout.ROOT)).items()
-    ]
+    root = snapshot.store.at(layout.ROOT)
+    shown = [_row(snapshot, shard_id) for shard_id in layout.shard_ids(root.list_names(""))]
     if shown:
         print("\n".join(lines(pa.Table.from_pylist(shown), terminal_width())))
     else:
         print("no shards")
     return 0
+
+
+def _row(snapshot: Snapshot, shard_id: str) -> dict[str, Any]:
+    """What `list` says of a shard."""
+    from tiltyard.errors import CorruptFile, StoreError
+    from tiltyard.format.shard_manifest import ACTIVE, SEALED
+    from tiltyard.memwal import layout
+    from tiltyard.memwal.life import of_this_life
+    from tiltyard.memwal.manifest import newest
+
+    try:
+        manifest = newest(snapshot.store.at(layout.shard_dir(shard_id)))
+    except (CorruptFile, StoreError):
+        return {**dict.fromkeys(_COLUMNS), "shard": shard_id, "status": "cannot be read: see `shard check`"}
+    if manifest is None:
+        return {**dict.fromkeys(_COLUMNS), "shard": shard_id, "status": "not claimed yet"}
+    status = {ACTIVE: "active", SEALED: "sealed"}.get(manifest.status, f"unknown ({manifest.status})")
+    if not of_this_life(snapshot, {shard_id: manifest}):
+        status = "of an earlier table at this place"
+    rows = sum(each.physical_rows or 0 for each in manifest.sstables)
+    values = (
+        shard_id,
+        manifest.shard_spec_id,
+        manifest.writer_epoch,
+        status,
+        len(manifest.sstables),
+        rows,
+        manifest.replay_after + 1,
+    )
+    return dict(zip(_COLUMNS, values, strict=True))
 
 
 def _check(snapshot: Snapshot, shard: str | None) -> int:

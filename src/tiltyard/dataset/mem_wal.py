@@ -93,6 +93,16 @@ class ShardWriter(base.ShardWriter):
         self._check_open()
         super().delete(one_batch_of(keys, schema, _key_schema(self.owned)), durable=durable)
 
+    async def aput(self, data: Any, *, schema: Any = None, durable: bool | None = None) -> None:
+        """`put`, awaited: needs no thread while it waits. Where it is cancelled the rows may be in or not."""
+        self._check_open()
+        await super().aput(one_batch_of(data, schema, self.owned.base.schema.arrow), durable=durable)
+
+    async def adelete(self, keys: Any, *, schema: Any = None, durable: bool | None = None) -> None:
+        """`delete`, awaited, as `aput` is."""
+        self._check_open()
+        await super().adelete(one_batch_of(keys, schema, _key_schema(self.owned)), durable=durable)
+
     def lsm_scanner(self, shard_snapshots: Sequence[ShardSnapshot] | None = None) -> LsmScanner:
         """A scanner of the table with this shard's memory and SSTables, and those listed of other shards."""
         listed_here = None if shard_snapshots is None else _snapshots(shard_snapshots)

@@ -96,12 +96,22 @@ def capture(
         views = {each.shard_id: (each.view(), each.owned.schema) for each in shards}
         root = store.at(layout.ROOT)
         if with_logs:
-            views |= _logged(store, session, root, views)
+            others = [each for each in layout.shard_ids(root.list_names("")) if each not in views]
+            views |= _logged(store, session, root, others)
         manifests = {}
         for shard_id in layout.shard_ids(root.list_names("")):
             found = newest(root.at(shard_id))
             if found is not None:
                 manifests[shard_id] = found
+        if with_logs:
+            passed = [
+                each
+                for each, (view, _) in views.items()
+                if each in manifests and manifests[each].writer_epoch > view.manifest.writer_epoch
+            ]
+            # Taken over, and our writer does not know yet: what its successor has is in the log.
+            views |= _logged(store, session, root, passed)
+            manifests |= {each: found for each in passed if (found := newest(root.at(each))) is not None}
         base = open_latest(store, session)
         schema = _log_schema(base)
         try:
@@ -113,20 +123,19 @@ def capture(
 
 
 def _logged(
-    store: Store, session: Session, root: Store, views: Mapping[str, Any]
+    store: Store, session: Session, root: Store, shards: Iterable[str]
 ) -> dict[str, tuple[Any, LogSchema]]:
     """What stands in the logs of shards that are not open here, as if they were."""
+    asked = {each: found for each in shards if (found := newest(root.at(each))) is not None}
+    if not asked:
+        return {}
     from tiltyard.memwal.logged import logged_view
 
-    others = [each for each in layout.shard_ids(root.list_names("")) if each not in views]
-    if not others:
-        return {}
     base = open_latest(store, session)
-    if entry_of(base.manifest) is None:
-        return {}
     schema = _log_schema(base)
-    found = {each: logged_view(root.at(each), each, schema, session) for each in others}
-    return {each: (view, schema) for each, view in found.items() if view is not None}
+    ours = of_this_life(base, asked)
+    views = {each: logged_view(root.at(each), each, schema, session) for each in ours}
+    return {each: (view, schema) for each, view in views.items() if view is not None}
 
 
 def _log_schema(base: Snapshot) -> LogSchema:
