@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,7 @@ from tiltyard.catalog import Catalog
 from tiltyard.catalog.found import find_table
 from tiltyard.catalog.listing import list_tables
 from tiltyard.catalog.namespaces import create_namespace, describe_namespace, drop_namespace
+from tiltyard.catalog.planning import DEBRIS_SECONDS
 from tiltyard.catalog.purging import purge
 from tiltyard.catalog.renaming import rename_table
 from tiltyard.catalog.rows import Row
@@ -159,6 +161,18 @@ def test_a_dropped_table_without_a_directory_is_brought_back_when_it_never_had_o
     drop_table(fresh(root), ("n", "t"))
     undrop_table(fresh(root), ("n", "t"))
     assert find_table(fresh(root), ("n", "t")).location == "some/where"
+
+
+def test_empty_directories_of_a_creator_that_gave_way_stop_no_undrop(root: str) -> None:
+    """They are nobody's who is at work: such a one puts a file into them right after."""
+    put(fresh(root), ("t",), 1)
+    dropped = drop_table(fresh(root), ("t",))
+    for name in ("_versions", "data"):
+        os.makedirs(f"{root}/t.lance/{name}")
+    os.utime(f"{root}/t.lance", (time.time() - DEBRIS_SECONDS / 10,) * 2)
+    undrop_table(fresh(root), ("t",))
+    assert find_table(fresh(root), ("t",)).location == dropped.location
+    assert values(fresh(root), ("t",)) == [1]
 
 
 @pytest.mark.parametrize("id", IDS)

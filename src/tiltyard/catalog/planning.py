@@ -38,6 +38,10 @@ LONGEST_PAUSE_SECONDS = 0.1
 DEBRIS_SECONDS = 3_600.0
 """A directory without a version in which nothing was written for so long is nobody's who is at work."""
 
+EMPTY_SECONDS = 2.0
+"""The same of directories without any file, which a creator that gave way leaves: one who is at work puts its
+first file into them right after."""
+
 T = TypeVar("T")
 
 
@@ -126,8 +130,10 @@ def is_free(catalog: Catalog, location: str) -> bool:
         return True
     if store.exists(f"{location}/{DEREGISTERED}"):
         return False
-    changed_ns = max([changed_ns, *(each.mtime_ns for each in store.list(location))])
-    if has_versions(store, location) or store.now_ns() - changed_ns < DEBRIS_SECONDS * NS_PER_SECOND:
+    files = store.list(location)
+    lasting = DEBRIS_SECONDS if files else EMPTY_SECONDS
+    changed_ns = max([changed_ns, *(each.mtime_ns for each in files)])
+    if has_versions(store, location) or store.now_ns() - changed_ns < lasting * NS_PER_SECOND:
         raise Busy(f"somebody is creating a table in {location}, or died there not long ago")
     return False
 
