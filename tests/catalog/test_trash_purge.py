@@ -99,6 +99,18 @@ def test_an_immediate_drop_deletes_the_data(root: str, id: tuple[str, ...]) -> N
     assert len(directories(fresh(root))) == 1
 
 
+@pytest.mark.parametrize("call", ["delete", "delete_tree", "list"])
+def test_an_immediate_drop_whose_files_cannot_be_deleted_has_dropped(root: str, call: str) -> None:
+    """As where somebody fills the table just then: it was decided, and the next purge goes on."""
+    put(fresh(root), ("n", "t"), 1)
+    (location,) = directories(fresh(root))
+    failing = FaultyStore(open_store(root), Plan(Rule(Fault.FAIL_BEFORE, call, path=f"{location}*")))
+    assert drop_table(over(failing), ("n", "t"), purge=True).state == PURGING
+    assert not has(fresh(root), ("n", "t"))
+    purge(fresh(root))
+    assert (directories(fresh(root)), trash_left(fresh(root))) == ([], 0)
+
+
 def test_what_a_row_or_another_drop_still_names_is_left_alone(root: str) -> None:
     lake = fresh(root)
     put(lake, ("n", "t"), 1)

@@ -56,6 +56,7 @@ from tiltyard.errors import (
     StoreError,
     TableAlreadyExists,
     TableNotDropped,
+    TiltyardError,
     nearest,
 )
 from tiltyard.table.wording import NS_PER_SECOND
@@ -115,8 +116,9 @@ def drop_table(
     """Drop a table: for everybody it is gone when this returns. What undrop needs is in the answer.
 
     The data stay for `grace_seconds` (of the catalog's settings without it, a week by default); with `purge`
-    they are deleted now. Raises TableNotFound (also for everybody but one of several that drop the table at
-    once), CatalogThrottled and StoreError (nothing was dropped), OutcomeUnknown.
+    they are deleted now, or by the next purge where somebody is at work in them. Raises TableNotFound (also
+    for everybody but one of several that drop the table at once), CatalogThrottled and StoreError (nothing
+    was dropped), OutcomeUnknown.
     """
     grace_ns = grace_of(catalog, grace_seconds)
     if catalog.settings.mode is Mode.V1:
@@ -127,7 +129,8 @@ def drop_table(
     if purge:
         from tiltyard.catalog.purging import finish_purging
 
-        finish_purging(catalog)
+        with suppress(TiltyardError):  # it is dropped; what is not deleted now, the next purge deletes
+            finish_purging(catalog)
     return record
 
 
