@@ -17,7 +17,7 @@ from tiltyard.catalog.moves import Kind, Move, State
 from tiltyard.catalog.namespaces import create_namespace
 from tiltyard.catalog.operations import opening as operations
 from tiltyard.catalog.renaming import rename_table
-from tiltyard.catalog.tables import create_table
+from tiltyard.catalog.tables import create_table, deregister_table
 from tiltyard.catalog.trash import drop_table, dropped_tables, undrop_table
 from tiltyard.dataset import write_dataset
 from tiltyard.errors import StoreError, TableAlreadyExists
@@ -344,3 +344,19 @@ def test_a_history_that_cannot_be_read_begins_anew_above_what_was(root: str) -> 
     first = moves.add(metadata, MOVE)
     assert first.order > moves.MOVES_REMEMBERED
     assert moves.changed_since(Seen({}), metadata, "c.lance")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE_ANSWER, Fault.FAIL_AFTER])
+@pytest.mark.parametrize(
+    ("directory", "file"), [("t.lance", ".lance-deregistered"), ("t.lance/_tiltyard", "hidden-*")]
+)
+def test_a_marker_that_hides_a_table_and_is_found_there_is_synced_before_it_counts(
+    root: str, fault: Fault, directory: str, file: str
+) -> None:
+    """Who made it may have died before it was durable, and its record goes with the next rewrite."""
+    put(fresh(root), ("t",), 1)
+    plan = Plan(Rule(fault, "create", path=f"{directory}/{file}"))
+    deregister_table(over(FaultyStore(open_store(root), plan)), ("t",))
+    assert plan.calls("create", f"{directory}/{file}") == 1
+    assert plan.calls("sync_dir", directory) == 1
+    assert not has(fresh(root), ("t",))

@@ -32,6 +32,7 @@ from tiltyard.catalog.markers import DEREGISTERED, WORD, read_marker, remove_mar
 from tiltyard.catalog.names import SUFFIX, hashed_location, parts
 from tiltyard.errors import ObjectNotFound, StoreError, UnsupportedFeature
 from tiltyard.store import Created
+from tiltyard.store.paths import parent_of
 
 if TYPE_CHECKING:
     from tiltyard.catalog.catalog import Catalog
@@ -427,9 +428,12 @@ def _hide(store: Store, move: Move) -> State:
         return State.VOID
     for path, data in ((DEREGISTERED, WORD + b"\n" + move.uuid.encode()), (note, b"")):
         answer = table.create(path, data)
-        if answer in (Created.NOT_DONE, Created.UNKNOWN) and not table.exists(path):
+        if answer is Created.WON:
+            continue
+        if answer is not Created.EXISTS and not table.exists(path):
             cause = table.failure(path)
             raise StoreError(f"cannot hide {store.uri}/{move.source}: {cause}") from cause
+        table.sync_dir(parent_of(path))  # who made it may have died before it was durable
     return State.DONE
 
 
