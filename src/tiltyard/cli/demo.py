@@ -29,6 +29,9 @@ WRITERS = 4
 APPENDS_EACH = 12
 POLL_SECONDS = 0.02
 PEER_SECONDS = 300
+STREAMED = 100  # rows that are put one by one
+PUTTERS = 8  # threads
+KEY = "tailnum"
 INDENT = 3  # columns before what is told
 SORT_KEYS = ("time_hour", "carrier", "flight", "origin", "dest", "sched_dep_time", "tailnum")
 
@@ -78,7 +81,14 @@ def _tell(account: Account, uri: str, scratch: Path) -> None:
     _delete_cancelled(account, uri)
     _travel(account, uri, full)
     _show_a_filter(account, uri)
-    _ask_the_peer(account, uri, scratch)
+    peer = _start_peer(uri, scratch)  # it takes its time to begin
+    try:
+        _stream(account, source, scratch)
+        _hear_the_peer(account, uri, scratch, peer)
+    finally:
+        if peer is not None:
+            peer.kill()
+            peer.wait()
     account.title(f"\nDone in {runtime.monotonic() - started:.2f} s.")
 
 
@@ -190,21 +200,55 @@ def _show_a_filter(account: Account, uri: str) -> None:
     account.say(f"{found.num_rows} of {lance.dataset(uri).count_rows():,} rows in {seconds:.2f} s")
 
 
-def _ask_the_peer(account: Account, uri: str, scratch: Path) -> None:
+def _stream(account: Account, source: pa.Table, scratch: Path) -> None:
+    """Rows one by one into a table with a key."""
+    from tiltyard.lake import connect
+
+    account.step("A stream: rows by key, each put durable when its call returns, read while they come")
+    columns = [KEY, "carrier", "flight", "origin", "dest", "dep_delay"]
+    flown = source.select(columns).slice(0, 2 * STREAMED).drop_null().slice(0, STREAMED)
+    board = connect(scratch / "lake").create_table("board", flown.schema, key=KEY)
+    started = runtime.monotonic()
+    with board.stream() as stream:
+        batches = flown.combine_chunks().to_batches(max_chunksize=-(-STREAMED // PUTTERS))
+        puts = [runtime.spawn(_put_rows, stream, batch) for batch in batches]
+        for each in puts:
+            each.join()
+        seconds, entries = runtime.monotonic() - started, stream.stats().log_entries
+        tails, rows = flown[KEY].unique(), board.live().count()
+    if rows != len(tails) or board.live().lookup(tails).num_rows != rows:
+        raise DemoError(f"{rows} aircraft are seen live, not {len(tails)}")
+    account.checked(
+        f"{flown.num_rows} puts of {len(puts)} threads in {seconds:.2f} s, in {entries} log entries; "
+        f"{rows} aircraft are seen live, each with a flight of its own"
+    )
+
+
+def _put_rows(stream: Any, batch: pa.RecordBatch) -> None:
+    for row in range(batch.num_rows):
+        stream.put(batch.slice(row, 1))
+
+
+def _start_peer(uri: str, scratch: Path) -> subprocess.Popen[str] | None:
+    if find_spec("lance") is None:
+        return None
+    command = [sys.executable, "-c", PEER_READS, uri, str(scratch / "peer.arrow")]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _hear_the_peer(account: Account, uri: str, scratch: Path, peer: subprocess.Popen[str] | None) -> None:
     import tiltyard.lance as lance
 
     account.step("What the official implementation reads from the same table")
-    if find_spec("lance") is None:
+    if peer is None:
         account.say("pylance is not installed here: skipped (pip install pylance)")
         return
-    answer = scratch / "peer.arrow"
-    command = [sys.executable, "-c", PEER_READS, uri, str(answer)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PEER_SECONDS)
-    if done.returncode:
-        raise DemoError(f"pylance could not read the table: {done.stderr.strip()[-500:]}")
-    with pa.memory_map(str(answer)) as source:
+    said, complained = peer.communicate(timeout=PEER_SECONDS)
+    if peer.returncode:
+        raise DemoError(f"pylance could not read the table: {complained.strip()[-500:]}")
+    with pa.memory_map(str(scratch / "peer.arrow")) as source:
         theirs = pa.ipc.open_file(source).read_all()
-        _compare(account, f"pylance {done.stdout.strip()}", theirs, lance.dataset(uri).to_table())
+        _compare(account, f"pylance {said.strip()}", theirs, lance.dataset(uri).to_table())
 
 
 def _compare(account: Account, whom: str, theirs: pa.Table, ours: pa.Table) -> None:
