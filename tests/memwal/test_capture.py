@@ -180,3 +180,42 @@ def test_listed_sstables_are_read_and_no_others(tmp_path: Path) -> None:
         ((second, first), {**BASE, 1: 1.0, 11: 2.0}),
     ):
         assert values(LsmScan(listed(base, [(SHARD, chosen)])).table()) == expected
+
+
+def test_an_sstable_of_a_plain_writer_is_read(tmp_path: Path) -> None:
+    """As the official package's own tests make them: without `_tombstone`, filter and key index."""
+    path = tmp_path / "t"
+    dataset = streamed(path)
+    at = shard_dir(path) / "gen_1"
+    lance.write_dataset(pa.Table.from_batches([rows([2, 10], 1.0)]), str(at))
+    snapshot = lance.mem_wal.ShardSnapshot(SHARD).with_sstable(1, "gen_1").with_current_generation(2)
+    scanner = lance.mem_wal.LsmScanner.from_snapshots(dataset, [snapshot])
+    assert values(scanner.to_table()) == {1: 0.0, 2: 1.0, 3: 0.0, 10: 1.0}
+    assert scanner.limit(None, offset=1).to_table().num_rows == 3
+    assert scanner.limit(None).count_rows() == 4
+    planner = lance.mem_wal.LsmPointLookupPlanner(dataset, [snapshot])
+    found = [planner.plan_lookup(pa.array([key])).to_table()["v"].to_pylist() for key in (1, 2, 10, 99)]
+    assert found == [[0.0], [1.0], [1.0], []]
+    assert "Take" in planner.plan_lookup(pa.array([1])).explain()
+
+
+def test_an_sstable_of_several_fragments_with_living_duplicates_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    dataset = streamed(path)
+    at = str(shard_dir(path) / "gen_1")
+    for number in (1.0, 2.0):
+        lance.write_dataset(pa.Table.from_batches([rows([2, 10], number)]), at, mode="append")
+    snapshot = lance.mem_wal.ShardSnapshot(SHARD).with_sstable(1, "gen_1")
+    expected = {1: 0.0, 2: 2.0, 3: 0.0, 10: 2.0}
+    assert values(lance.mem_wal.LsmScanner.from_snapshots(dataset, [snapshot]).to_table()) == expected
+    planner = lance.mem_wal.LsmPointLookupPlanner(dataset, [snapshot])
+    assert planner.plan_lookup(pa.array([10])).to_table()["v"].to_pylist() == [2.0]
+
+
+def test_an_sstable_without_the_key_is_damage(tmp_path: Path) -> None:
+    dataset = streamed(tmp_path / "t")
+    other = pa.table({"_tombstone": [True]})
+    lance.write_dataset(other, str(shard_dir(tmp_path / "t") / "gen_1"))
+    snapshot = lance.mem_wal.ShardSnapshot(SHARD).with_sstable(1, "gen_1")
+    with pytest.raises(CorruptFile, match="lacks id"):
+        lance.mem_wal.LsmScanner.from_snapshots(dataset, [snapshot]).to_table()

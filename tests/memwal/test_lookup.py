@@ -162,7 +162,7 @@ def test_parts_of_different_lengths_are_refused(tmp_path: Path) -> None:
         writer.abort()
 
 
-@pytest.mark.parametrize("lost", [layout.BLOOM_FILTER, layout.PK_INDEX])
+@pytest.mark.parametrize("lost", [layout.BLOOM_FILTER, layout.PK_INDEX, layout.PK_PAGES])
 def test_a_missing_filter_or_index_changes_no_answer(table: Any, lost: str) -> None:
     """Section 9.7: another writer may have published without them."""
     import shutil

@@ -94,20 +94,25 @@ class SsTableLevel:
         self._wanted = wanted
         self.snapshot = _as_base(snapshot, wanted)
         self._present = frozenset(self.snapshot.schema.names)
+        self._some = self.snapshot.schema.names[-1]  # a column to count rows by
 
     @property
     def rows(self) -> int:
         """Rows that its deletion file leaves."""
-        return Scan(self.snapshot, ScanRequest(columns=[TOMBSTONE])).count()
+        return Scan(self.snapshot, ScanRequest(columns=[self._some])).count()
 
     def keys(self) -> Keys:
         """The keys of all rows, kept in the session."""
         session, names = self.snapshot.session, self._wanted.key
 
         def made() -> tuple[Keys, int]:
-            found = Scan(self.snapshot, ScanRequest(columns=[*names, TOMBSTONE], use_index=False)).table()
+            read = list(dict.fromkeys((*names, self._some)))
+            found = Scan(self.snapshot, ScanRequest(columns=read, use_index=False)).table()
             columns = tuple(plain(found.column(name).combine_chunks()) for name in names)
-            keys = Keys(columns, bools_of(_one(found.column(TOMBSTONE))))
+            deletes = np.zeros(found.num_rows, np.bool_)
+            if TOMBSTONE in self._present:
+                deletes = bools_of(_one(found.column(TOMBSTONE)))
+            keys = Keys(columns, deletes)
             return keys, keys.nbytes + ENTRY_BYTES
 
         key = (self.snapshot.store.identity, ",".join(names), "stream keys", "")
@@ -116,7 +121,7 @@ class SsTableLevel:
 
     def addresses(self) -> npt.NDArray[np.uint64]:
         """The addresses of all rows in its table."""
-        scan = Scan(self.snapshot, ScanRequest(columns=[TOMBSTONE], row_address=True, use_index=False))
+        scan = Scan(self.snapshot, ScanRequest(columns=[self._some], row_address=True, use_index=False))
         column = _one(scan.table().column(1))
         return np.asarray(values_of(column))
 
@@ -145,7 +150,7 @@ class SsTableLevel:
         """All rows, oldest first, with these of the base's columns."""
         read = [each.name for each in fields if each.name in self._present]
         schema = pa.schema([self._wanted.stored.arrow.field(each.name) for each in fields])
-        scan = Scan(self.snapshot, ScanRequest(columns=read or [TOMBSTONE], use_index=False))
+        scan = Scan(self.snapshot, ScanRequest(columns=read or [self._some], use_index=False))
         for batch in scan.batches():
             yield _batch([self._column(batch, each, schema) for each in fields], schema, batch.num_rows)
 
@@ -153,7 +158,7 @@ class SsTableLevel:
         """The rows at these addresses of its table, with these of the base's columns, as one batch."""
         from tiltyard.table.take import Taker
 
-        read = dict.fromkeys((*(each.name for each in fields if each.name in self._present), TOMBSTONE))
+        read = dict.fromkeys((*(each.name for each in fields if each.name in self._present), self._some))
         schema = pa.schema([self._wanted.stored.arrow.field(each.name) for each in fields])
         found = Taker(self.snapshot, list(read)).rows_at_addresses(addresses)
         whole = found.combine_chunks().to_batches() if isinstance(found, pa.Table) else [found]
@@ -165,6 +170,8 @@ class SsTableLevel:
     def _column(self, batch: Any, field: Field, schema: Any) -> Any:
         if field.name in self._present:
             return batch.column(field.name)
+        if field.name == TOMBSTONE:
+            return pa.repeat(False, batch.num_rows)
         return pa.nulls(batch.num_rows, schema.field(field.name).type)
 
 
@@ -172,20 +179,25 @@ Level = MemoryLevel | SsTableLevel
 
 
 def _as_base(snapshot: Snapshot, wanted: LogSchema) -> Snapshot:
-    """An SSTable's version under the names that the base has now, without columns that it does not hold."""
+    """An SSTable's version under the names that the base has now, without columns that it does not hold. One
+    without `_tombstone`, as a plain writer makes it, deletes nothing.
+    """
     theirs = snapshot.schema
-    if not theirs.fields or theirs.fields[-1].name != TOMBSTONE:
-        raise CorruptFile(
-            f"the SSTable at {snapshot.store.uri} has columns {theirs.names}: `{TOMBSTONE}` should be the "
-            "last"
-        )
-    tombstone = theirs.fields[-1]
+    last = theirs.fields[-1:]
+    tombstone = last if last and last[0].name == TOMBSTONE else ()
+    taken = {each.id for each in tombstone}
     present = tuple(
         each
         for each in wanted.stored.fields[:-1]
-        if each.id != tombstone.id and theirs.has_id(each.id) and theirs.by_id(each.id).parent_id < 0
+        if each.id not in taken and theirs.has_id(each.id) and theirs.by_id(each.id).parent_id < 0
     )
-    schema = Schema((*present, tombstone), theirs.metadata)
+    lacking = [name for name in wanted.key if name not in {each.name for each in present}]
+    if lacking or not (present or tombstone):
+        raise CorruptFile(
+            f"the SSTable at {snapshot.store.uri} has columns {theirs.names}: it lacks "
+            f"{', '.join(lacking) or 'all of the table'}"
+        )
+    schema = Schema((*present, *tombstone), theirs.metadata)
     if schema.fields == theirs.fields:
         return snapshot
     return replace(snapshot, manifest=replace(snapshot.manifest, schema=schema))

@@ -10,6 +10,7 @@ Invariant L1: a lookup gives what a scan with a filter on the keys gives (tests/
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
+Addresses = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,18 +201,28 @@ def in_sstable(level: SsTableLevel, asked: Sequence[Any], hashed: Words | None) 
     if not len(possible):
         return Hits(np.empty(0, np.uint64), np.empty(0, np.int64))
     fewer = asked if len(possible) == len(asked[0]) else [each.take(pa.array(possible)) for each in asked]
-    try:
-        positions, ids = level.key_index().find(sortable(fewer))
-    except (ObjectNotFound, UnsupportedFeature):
+    fragments = level.snapshot.fragments
+    found = None
+    if len(fragments) == 1:
         # Other writers have published without it (MemWAL, section 9.7), or in a file version of their own.
-        keys = level.keys().columns
-        rows, codes = KeyIndex(fewer).find(keys)
-        live = level.addresses()[rows]
-        return Hits(live, possible[codes])
-    deletions = load_deletions(level.snapshot, level.snapshot.fragments[0])
-    kept = without_deleted(deletions, ids.astype(np.int64))
+        with suppress(ObjectNotFound, UnsupportedFeature):
+            found = level.key_index().find(sortable(fewer))
+    if found is None:
+        rows, codes = KeyIndex(fewer).find(level.keys().columns)
+        return _one_each(level.addresses()[rows], possible[codes])
+    positions, ids = found
+    kept = without_deleted(load_deletions(level.snapshot, fragments[0]), ids.astype(np.int64))
     order = np.argsort(ids[kept], kind="stable")
-    return Hits(ids[kept][order], possible[positions[kept][order]])
+    return _one_each(ids[kept][order], possible[positions[kept][order]])
+
+
+def _one_each(addresses: Addresses, codes: Ints) -> Hits:
+    """Of several living rows of a key, which writers of ours do not leave, the last; by address."""
+    if len(np.unique(codes)) < len(codes):
+        _, back = np.unique(codes[::-1], return_index=True)
+        kept = np.sort(len(codes) - 1 - back)
+        addresses, codes = addresses[kept], codes[kept]
+    return Hits(addresses, codes)
 
 
 def _newest(rows: Ints, codes: Ints) -> Hits:
