@@ -110,7 +110,9 @@ def test_a_key_that_is_asked_for_twice_gives_its_row_once(table: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [[[]], [pa.array([], pa.int64())], [pa.chunked_array([], pa.int64())]], ids=str
+    "given",
+    [[[]], [pa.array([], pa.int64())], [pa.chunked_array([], pa.int64())]],
+    ids=["list", "array", "chunks"],
 )
 def test_no_keys_give_no_rows(table: Any, given: Any) -> None:
     found = Lookup(table[2], ["v"]).find(given)
@@ -133,7 +135,7 @@ def test_keys_of_other_types_are_cast_where_they_can_be(table: Any) -> None:
         ([[1], [2]], InvalidInput),
         ([], InvalidInput),
     ],
-    ids=str,
+    ids=["text", "array of text", "too large", "two parts", "no part"],
 )
 def test_keys_that_are_none_are_refused(table: Any, given: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
