@@ -9,16 +9,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from lakes import directories, faulty, fresh, has, over, planned, put, values
-from tiltyard.catalog import Catalog
+from tiltyard.catalog import Catalog, unregistered
 from tiltyard.catalog.listing import list_tables
 from tiltyard.catalog.purging import purge
 from tiltyard.catalog.renaming import rename_table
-from tiltyard.catalog.tables import deregister_table
+from tiltyard.catalog.tables import create_table, deregister_table
 from tiltyard.catalog.trash import drop_table, dropped_tables, undrop_table
 from tiltyard.errors import (
+    StoreError,
     TableAlreadyExists,
     TableNotDropped,
     TableNotFound,
@@ -54,6 +56,91 @@ def lake(root: str) -> Catalog:
 
 def unmoving(root: str) -> Catalog:
     return over(Unmoving(open_store(root), Plan()), "v1")
+
+
+class Meanwhile(FaultyStore):
+    """A store beside which others do something: before the table is moved ("move"), or after a look at its
+    marker that is there, the first ("look 1") or a later one.
+    """
+
+    def __init__(self, root: str, what: Callable[[], object], at: str) -> None:
+        super().__init__(open_store(root), Plan())
+        self.what: Callable[[], object] | None = what
+        self.when = at
+        self.looks = 0
+
+    def _others(self) -> None:
+        what, self.what = self.what, None
+        if what is not None:
+            what()
+
+    def move_dir(self, source: str, target: str) -> Created:
+        if self.when == "move" and source == "t.lance":
+            self._others()
+        return super().move_dir(source, target)
+
+    def exists(self, path: str) -> bool:
+        found = super().exists(path)
+        if found and path == "t.lance/.lance-deregistered":
+            self.looks += 1
+            if self.when == f"look {self.looks}":
+                self._others()
+        return found
+
+
+def begun(root: str) -> Callable[[], object]:
+    """Put the marker of a drop; what its dropper does next, once."""
+
+    def fail() -> None:
+        raise StoreError("its process died")
+
+    drop_table(over(Meanwhile(root, fail, "move"), "v1"), T)
+    (record,) = dropped_tables(lake(root))
+    assert record.location == "t.lance"
+    return lambda: unregistered.set_aside(lake(root), "t.lance")
+
+
+@pytest.mark.parametrize("mode", ["create", "exist_ok", "overwrite"])
+@pytest.mark.parametrize("at", ["never", "move", "look 1", "look 2", "look 3"])
+def test_who_creates_the_table_of_a_drop_that_is_under_way_makes_a_new_one(
+    root: str, mode: str, at: str
+) -> None:
+    dropper = begun(root)
+    create_table(over(Meanwhile(root, dropper, at), "v1"), T, pa.table({"a": [2]}), mode=mode)
+    assert values(lake(root), T) == [2]
+    (record,) = dropped_tables(lake(root))
+    rename_table(lake(root), T, U)
+    undrop_table(lake(root), T)
+    assert (values(lake(root), T), values(lake(root), U)) == ([1], [2])
+    assert record.location != "t.lance"
+
+
+@pytest.mark.parametrize("at", ["never", "move", "look 1", "look 2", "look 3"])
+def test_a_rename_to_the_name_of_a_drop_that_is_under_way_finishes_the_drop(root: str, at: str) -> None:
+    put(lake(root), U, 2)
+    rename_table(over(Meanwhile(root, begun(root), at), "v1"), U, T)
+    assert values(lake(root), T) == [2]
+    assert len(dropped_tables(lake(root))) == 1
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_drop_that_others_finished_purges_what_it_dropped_and_nothing_else(root: str, again: bool) -> None:
+    def others() -> None:
+        assert unregistered.set_aside(lake(root), "t.lance")
+        if again:
+            put(lake(root), T, 2)
+
+    drop_table(over(Meanwhile(root, others, "move"), "v1"), T, purge=True)
+    assert dropped_tables(lake(root)) == ()
+    assert directories(lake(root)) == (["t.lance"] if again else [])
+    if again:
+        assert values(lake(root), T) == [2]
+
+
+def test_the_name_of_a_dropped_table_that_cannot_be_moved_is_told_to_be_that(root: str) -> None:
+    drop_table(unmoving(root), T)
+    with pytest.raises(TableAlreadyExists, match="was dropped: bring table 't' back"):
+        put(unmoving(root), T, 2)
 
 
 def test_a_dropped_table_is_gone_and_comes_back(root: str) -> None:

@@ -40,7 +40,7 @@ from tiltyard.catalog.found import (
     table_store,
     with_declared,
 )
-from tiltyard.catalog.hiding import Hidden, hidden, set_aside
+from tiltyard.catalog.hiding import Hidden, hidden, is_dropped, set_aside
 from tiltyard.catalog.markers import DEREGISTERED, remove_marker
 from tiltyard.catalog.names import (
     Id,
@@ -352,10 +352,7 @@ class _Creation:
             return None  # it hides a table that was dropped or renamed since we looked
         if self.mode != "overwrite" and has_versions(store, ""):
             if marker.is_there:
-                raise TableAlreadyExists(
-                    f"{catalog.store.uri}/{location} holds the files of table {self.id[0]!r}, which was "
-                    f"deregistered: register it again (location {location!r}), or create it with overwrite"
-                )
+                raise self._in_the_way(location)
             return None  # it came since we looked
         mode = "overwrite" if self.mode == "overwrite" else "create"
         try:
@@ -378,6 +375,17 @@ class _Creation:
                     f"it could not be removed ({error}): remove it by hand"
                 ) from error
         return made
+
+    def _in_the_way(self, location: str) -> TableAlreadyExists:
+        name = self.id[0]
+        if is_dropped(self.catalog, location):
+            told = f"dropped: bring table {name!r} back (undrop), purge it"
+        else:
+            told = f"deregistered: register it again (location {location!r})"
+        return TableAlreadyExists(
+            f"{self.catalog.store.uri}/{location} holds the files of table {name!r}, which was {told}, or "
+            "create it with overwrite"
+        )
 
     def _with_row(
         self, seen: Look, dataset: LanceDataset, store: Store, marker: Hidden | None = None

@@ -81,9 +81,18 @@ def hidden(catalog: Catalog, location: str, object_id: str) -> Hidden:
 
 
 def set_aside(catalog: Catalog, location: str) -> bool:
-    """Free a name whose directory another caller dropped in a catalog without a register, and died before
-    moving it away; whether it is free now.
+    """Free a name whose directory another caller drops in a catalog without a register, and has not moved
+    away yet; whether what stands under the name has changed, so that it is looked at anew.
     """
     from tiltyard.catalog import unregistered
 
     return unregistered.set_aside(catalog, location)
+
+
+def is_dropped(catalog: Catalog, location: str) -> bool:
+    """Whether a marker says that a directory holds a table that was dropped in a catalog without a register,
+    where the store could not move it away.
+    """
+    from tiltyard.catalog import unregistered
+
+    return unregistered.is_dropped(catalog, location)

@@ -133,7 +133,7 @@ def drop_table(catalog: Catalog, id: Id, grace_ns: int, *, purge: bool = False) 
         raise no_table(catalog, absent(), id)
     with suppress(StoreError):  # decided; the marker hides it where it is
         record = _moved_aside(catalog, record)
-    if purge and _decide(table, record, PURGE):
+    if purge and _decide(table, record, PURGE) and _is_here(store, record.location, record):
         _delete(store, record)
     return record
 
@@ -149,18 +149,37 @@ def _moved_aside(catalog: Catalog, record: Dropped) -> Dropped:
     if record.home is not None or not moves.can_move(store):
         return record
     aside = dropped_location(record.object_id)
-    if store.move_dir(record.location, aside) is not Created.WON:
+    try:
+        answer = store.move_dir(record.location, aside)
+    except ObjectNotFound:
+        return _as_it_is(catalog, record)  # others were first
+    if answer is not Created.WON:
         return record
     if not _is_here(store, aside, record):
         store.move_dir(aside, record.location)  # brought back meanwhile, or another one
-        return record
+        return _as_it_is(catalog, record)
     return replace(record, location=aside, home=record.location)
 
 
+def _as_it_is(catalog: Catalog, record: Dropped) -> Dropped:
+    """The record of a drop, wherever others have moved its directory; as it was where that is gone."""
+    return next((each for each in dropped_tables(catalog) if each.trash == record.trash), record)
+
+
 def set_aside(catalog: Catalog, location: str) -> bool:
-    """Free the name of a dropped table whose dropper died before that; whether it is free."""
-    record = _record(catalog.store, location, location.removesuffix(SUFFIX))
-    return record is not None and _moved_aside(catalog, record).home is not None
+    """Free the name of a dropped table whose directory its dropper has not moved yet; whether what stands
+    under the name has changed, so that it is looked at anew.
+    """
+    store = catalog.store
+    record = _record(store, location, location.removesuffix(SUFFIX))
+    if record is not None and _moved_aside(catalog, record).home is not None:
+        return True
+    return not store.exists(f"{location}/{DEREGISTERED}")
+
+
+def is_dropped(catalog: Catalog, location: str) -> bool:
+    """Whether a directory that has a table's name holds one that was dropped."""
+    return _record(catalog.store, location, location.removesuffix(SUFFIX)) is not None
 
 
 def _check_free(catalog: Catalog, location: str) -> None:
@@ -257,7 +276,8 @@ def purge(catalog: Catalog, grace_seconds: float | None) -> Purged:
             if until(record, grace_seconds) > now_ns:
                 continue
             record = _moved_aside(catalog, record)
-            if not _decide(catalog.store.at(record.location), record, PURGE):
+            table = catalog.store.at(record.location)
+            if not _is_here(catalog.store, record.location, record) or not _decide(table, record, PURGE):
                 continue
             done.given_up.append(record)
         _delete(catalog.store, record)
