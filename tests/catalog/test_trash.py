@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +28,6 @@ from tiltyard.catalog import Catalog
 from tiltyard.catalog.found import find_table
 from tiltyard.catalog.listing import list_tables
 from tiltyard.catalog.namespaces import create_namespace, describe_namespace, drop_namespace
-from tiltyard.catalog.planning import DEBRIS_SECONDS
 from tiltyard.catalog.purging import purge
 from tiltyard.catalog.renaming import rename_table
 from tiltyard.catalog.rows import Row
@@ -129,50 +126,6 @@ def test_undrop_brings_data_and_properties_back(root: str, id: tuple[str, ...], 
     assert trash_left(fresh(root)) == 0
     create_namespace(fresh(root), ("other",))
     assert moves_left(fresh(root)) == 0
-
-
-@pytest.mark.parametrize("mode", REGISTERED)
-@pytest.mark.parametrize("how", ["drop", "namespace"])
-@pytest.mark.parametrize("id", IDS)
-def test_a_dropped_table_whose_data_are_gone_is_not_brought_back(
-    root: str, id: tuple[str, ...], how: str, mode: str
-) -> None:
-    """Another program, or a hand, may delete them: a row would name nothing. Nothing changes."""
-    put(fresh(root, mode), id, 1)
-    if how == "drop" or len(id) == 1:
-        drop_table(fresh(root, mode), id)
-    else:
-        drop_namespace(fresh(root, mode), id[:1], None, "cascade")
-        create_namespace(fresh(root, mode), id[:1])
-    (gone,) = directories(fresh(root))
-    shutil.rmtree(f"{root}/{gone}")
-    before = fresh(root).register()
-    with pytest.raises(TableNotDropped, match="nothing of it is left"):
-        undrop_table(fresh(root, mode), id)
-    after = fresh(root).register()
-    assert (after.version, after.rows.ids) == (before.version, before.rows.ids)
-    assert trash_left(fresh(root)) == 1
-    put(fresh(root, mode), id, 2)
-    assert values(fresh(root, mode), id) == [2]
-
-
-def test_a_dropped_table_without_a_directory_is_brought_back_when_it_never_had_one(root: str) -> None:
-    register_table(fresh(root), ("n", "t"), "some/where")
-    drop_table(fresh(root), ("n", "t"))
-    undrop_table(fresh(root), ("n", "t"))
-    assert find_table(fresh(root), ("n", "t")).location == "some/where"
-
-
-def test_empty_directories_of_a_creator_that_gave_way_stop_no_undrop(root: str) -> None:
-    """They are nobody's who is at work: such a one puts a file into them right after."""
-    put(fresh(root), ("t",), 1)
-    dropped = drop_table(fresh(root), ("t",))
-    for name in ("_versions", "data"):
-        os.makedirs(f"{root}/t.lance/{name}")
-    os.utime(f"{root}/t.lance", (time.time() - DEBRIS_SECONDS / 10,) * 2)
-    undrop_table(fresh(root), ("t",))
-    assert find_table(fresh(root), ("t",)).location == dropped.location
-    assert values(fresh(root), ("t",)) == [1]
 
 
 @pytest.mark.parametrize("id", IDS)

@@ -25,6 +25,7 @@ Invariants, and their tests (tests/catalog/test_tables_create.py, tests/cases/te
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -58,6 +59,7 @@ from tiltyard.catalog.trash import is_kept
 from tiltyard.errors import (
     CatalogThrottled,
     InvalidInput,
+    ObjectNotFound,
     OutcomeUnknown,
     RetryableConflict,
     SchemaMismatch,
@@ -65,6 +67,7 @@ from tiltyard.errors import (
     TableAlreadyExists,
     TableNotFound,
     TiltyardError,
+    VersionNotFound,
     WrongType,
 )
 from tiltyard.format.names import HINT_PATH, VERSIONS_DIR
@@ -80,6 +83,9 @@ T = TypeVar("T")
 
 MODES = {"create": "create", "existok": "exist_ok", "overwrite": "overwrite"}
 """The modes by their letters: they are accepted as `exist_ok`, `ExistOk` and `EXISTOK`."""
+
+MAX_REMOVALS = 8
+"""How often a creator whose directory is removed under it looks again; then it tells what failed."""
 
 MAX_LOOKS = 32
 """How often a creator looks again at a name that others create and drop meanwhile."""
@@ -202,6 +208,8 @@ class _Creation:
     """The fresh directory that we made, while no row names it."""
     left: list[tuple[Store, list[Fragment]]] = field(default_factory=list)
     """Data files of versions that we took back."""
+    removals: int = 0
+    """How often the directory was removed under us."""
 
     def run(self) -> tuple[Found, LanceDataset]:
         try:
@@ -216,7 +224,13 @@ class _Creation:
 
     def _made(self) -> tuple[Found, LanceDataset]:
         for _ in range(MAX_LOOKS):
-            made = self._attempt(look(self.catalog))
+            try:
+                made = self._attempt(look(self.catalog))
+            except (StoreError, VersionNotFound) as error:
+                self.removals += 1
+                if not _was_removed(error) or self.removals > MAX_REMOVALS:
+                    raise
+                continue
             if made is not None:
                 return made
         raise CatalogThrottled(
@@ -434,6 +448,19 @@ class _Creation:
             store.sync_dir(VERSIONS_DIR)
             self.left.append((store, list(held.fragments)))
         self.source.copy = dataset
+
+
+def _was_removed(error: BaseException | None) -> bool:
+    """Whether something failed because a directory, or the version that was read, was removed meanwhile: a
+    program that drops a table removes its directory, whoever is at work in it.
+    """
+    while error is not None:
+        if isinstance(error, VersionNotFound | ObjectNotFound):
+            return True
+        if isinstance(error, StoreError) and error.errno == errno.ENOENT:
+            return True
+        error = error.__cause__
+    return False
 
 
 def _opened(catalog: Catalog, store: Store) -> LanceDataset | None:

@@ -21,6 +21,7 @@ Tests: tests/catalog/test_moves.py.
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, replace
@@ -57,6 +58,9 @@ MOVES_REMEMBERED = 32
 
 PRIVATE = "_tiltyard"
 """The directory in a table's directory that other programs leave alone (decision D3)."""
+
+WITNESS_TRIES = 8
+"""How often a file is put into a directory that another program is removing."""
 
 REGISTERS_KEPT = 8
 """Versions of registers whose moves are kept as they were read."""
@@ -220,12 +224,15 @@ def put_witness(store: Store, move: Move) -> Store | None:
     table = store.at(move.source)
     if not table.list_names(""):
         return None
-    answer = table.create(move.witness, move.uuid.encode())
-    if answer in (Created.WON, Created.EXISTS):
-        return table
-    cause = table.failure(move.witness)
-    if isinstance(cause, ObjectNotFound):
-        return None
+    for _ in range(WITNESS_TRIES):
+        answer = table.create(move.witness, move.uuid.encode())
+        if answer in (Created.WON, Created.EXISTS):
+            return table
+        cause = table.failure(move.witness)
+        if not (isinstance(cause, StoreError) and cause.errno == errno.ENOENT):
+            break
+        if not table.list_names(""):
+            return None  # another program has dropped the table, with its directory
     if answer is Created.UNKNOWN and table.exists(move.witness):
         table.sync_dir(PRIVATE)
         return table
