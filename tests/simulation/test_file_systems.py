@@ -59,7 +59,7 @@ def test_a_version_that_was_never_finished_is_moved_away_before_the_check() -> N
     weather = Weather(frozenset({Fault.CRASH}), chance=0.03, machine_crash=False)
     changed = {"file_system": FileSystem.NO_EXCLUSIVE_NAMES, "weather": weather}
     traces = []
-    for seed in range(60):
+    for seed in range(150):
         run = run_once(with_settings(SCENARIOS["appends-disk"](), **changed), RandomChoices(seed), seed)
         assert run.wrong == ()
         traces += run.trace

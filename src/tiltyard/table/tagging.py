@@ -164,9 +164,12 @@ def _manifest_size(target: Snapshot) -> int:
 
 def _make_target_safe(target: Snapshot) -> None:
     """Sync the name of a version before a tag names it: its maker may have died, or not be done yet, and the
-    tag would outlive it. Raises `StoreError`; then no tag was written.
+    tag would outlive it. Raises `VersionNotFound`, `StoreError`; then no tag was written.
     """
-    target.store.sync_dir(names.VERSIONS_DIR)
+    try:
+        target.store.sync_dir(names.VERSIONS_DIR)
+    except ObjectNotFound:  # the branch, or the table, was removed
+        raise not_found(target.store, target.version) from None
 
 
 def _remove(root: Store, path: str) -> None:

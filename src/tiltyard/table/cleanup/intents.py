@@ -90,6 +90,11 @@ def withdraw(store: Store, intent: Intent) -> None:
     store.delete(intent.path)
 
 
+def read_intent(store: Store, path: str) -> Intent:
+    """One intent. Raises `ObjectNotFound`, `CorruptFile`."""
+    return _decoded(store.read(path), path)
+
+
 def read_intents(store: Store, session: Session) -> list[Intent]:
     """All intents there are, expired ones too; those that are damaged name nothing once expired.
 
@@ -106,7 +111,7 @@ def read_intents(store: Store, session: Session) -> list[Intent]:
             key = (store.identity, path, "cleanup intent", stat.tag)
 
             def make(path: str = path, size: int = stat.size) -> tuple[Intent, int]:
-                return _decoded(store.read(path), path), 4 * size
+                return read_intent(store, path), 4 * size
 
             intent: Intent = session.cache.get_or(key, make)
         except ObjectNotFound:
