@@ -122,6 +122,18 @@ def test_hundreds_of_awaited_puts_share_log_entries_and_need_no_thread_each(flig
         assert writer.stats()["wal_flush_count"] < 300
 
 
+def test_awaited_puts_wait_for_room(flights: Any) -> None:
+    with flights.stream(max_memtable_size=2000, max_unflushed_memtable_bytes=40_000) as stream:
+
+        async def awaiting() -> None:
+            puts = [{"id": key, "delay": 0, "s": "x" * 1000} for key in range(200)]
+            await asyncio.gather(*(stream.aput(each) for each in puts))
+
+        asyncio.run(asyncio.wait_for(awaiting(), 120))
+        assert stream.live().count("s != 'a'") >= 200
+        assert stream.stats().generations_published >= 3
+
+
 def test_an_awaited_put_tells_that_the_shard_was_taken_over(flights: Any) -> None:
     first, second = flights.stream(), flights.stream()
     first.put(row(1))

@@ -340,12 +340,14 @@ def test_who_withdraws_before_a_round_is_neither_served_nor_told() -> None:  # 6
     queue.post(0, told.of(0))
     assert run.begun.wait(_LONG)
     back = [queue.post(item, told.of(item)) for item in (1, 2, 3)]
-    back[0]()
-    back[1]()
+    assert back[0]()
+    assert back[1]()
+    assert not back[1]()
     run.gate.set()
     assert told.all.wait(_LONG)
     assert run.rounds == [[0], [3]]
     assert told.answers == {0: 0, 3: 6}
+    assert not back[2]()
     assert queue.submit(5) == 10
 
 

@@ -63,6 +63,23 @@ class _Step:
 _Item = _Put | _Step
 
 
+class _Posted:
+    """Rows of a caller that does not wait; they leave the queue once, however often that is told."""
+
+    __slots__ = ("_left", "nbytes")
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self._left = [True]
+
+    def done(self) -> bool:
+        """Whether this is the first time."""
+        try:
+            return self._left.pop()  # one step, whatever threads ask
+        except IndexError:
+            return False
+
+
 @dataclass(frozen=True, slots=True)
 class ShardView:
     """What a reader saw of an open shard: memory first, then the manifest (decision D20)."""
@@ -90,6 +107,7 @@ class ShardWriter:
             tuple(owned.memtables[:-1]),
         )
         self._queue: CombiningQueue[_Item, None] = CombiningQueue(self._round)
+        self._posted_bytes = 0
         self._logged_at = runtime.monotonic()
         self._publisher = Publisher(self)
         self.counts = Counts()
@@ -218,12 +236,22 @@ class ShardWriter:
         began = runtime.monotonic()
 
         def begin(tell: Callable[[Any], None]) -> Callable[[], None]:
+            posted = _Posted(batch.nbytes)
+            self._hold(posted.nbytes)
+
             def answered(answer: BaseException | None) -> None:
-                if answer is None:
-                    self.counts.put(runtime.monotonic() - began)
+                if posted.done():
+                    self._hold(-posted.nbytes)
+                    if answer is None:
+                        self.counts.put(runtime.monotonic() - began)
                 tell(answer)
 
-            return self._queue.post(self._item(batch, durable), answered)
+            def back() -> None:
+                if withdraw() and posted.done():
+                    self._hold(-posted.nbytes)
+
+            withdraw = self._queue.post(self._item(batch, durable), answered)
+            return back
 
         return [begin]
 
@@ -308,7 +336,12 @@ class ShardWriter:
             self._check_open()
 
     def _is_crowded(self) -> bool:
-        return self.unpublished_bytes() >= self.config.max_unflushed_memtable_bytes
+        return self.unpublished_bytes() + self._posted_bytes >= self.config.max_unflushed_memtable_bytes
+
+    def _hold(self, nbytes: int) -> None:
+        """Count rows of callers that do not wait, while they are in the queue."""
+        with self._guard:
+            self._posted_bytes += nbytes
 
     def unpublished_bytes(self) -> int:
         """Bytes of rows in memory."""

@@ -139,12 +139,13 @@ class CombiningQueue(Generic[Item, Answer]):
             raise answer
         return answer  # type: ignore[return-value]
 
-    def post(self, item: Item, tell: Callable[[Answer | BaseException], None]) -> Callable[[], None]:
+    def post(self, item: Item, tell: Callable[[Answer | BaseException], None]) -> Callable[[], bool]:
         """Have `item` served in a round without waiting for it; `tell` is called with its answer, or with
         the exception that it failed by, from the thread that leads. `tell` must neither wait nor raise, and
         not mind a second call.
 
-        Gives a function that withdraws the item if no round has taken it yet: then nothing is told.
+        Gives a function that withdraws the item if no round has taken it yet, and says whether it did: then
+        nothing is told.
         """
         mine: _Waiting[Item, Answer] = _Waiting(item)
         mine.wake = _Posted(mine, tell, self._lead_for)
@@ -161,10 +162,12 @@ class CombiningQueue(Generic[Item, Answer]):
                 raise
         return lambda: self._withdraw(mine)
 
-    def _withdraw(self, mine: _Waiting[Item, Answer]) -> None:
+    def _withdraw(self, mine: _Waiting[Item, Answer]) -> bool:
         with self._lock:
-            if mine in self._queue:  # the lead, if it has it, stays with the task that leads in its place
-                self._queue.remove(mine)
+            if mine not in self._queue:
+                return False
+            self._queue.remove(mine)  # the lead, if it has it, stays with the task that leads in its place
+            return True
 
     def _lead_for(self, mine: _Waiting[Item, Answer]) -> None:
         try:
