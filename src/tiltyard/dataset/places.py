@@ -30,6 +30,12 @@ def is_table(root: Store) -> bool:
     return bool(root.list_names(VERSIONS_DIR))
 
 
+def is_file(root: Store) -> bool:
+    """Whether a file stands where a store's directory should be."""
+    above, name = _above(root)
+    return above is not None and not _is_directory(root) and above.exists(name)
+
+
 def tables_in(root: Store) -> list[str]:
     """Names of the directories below a root that are tables, with their suffix, sorted."""
     found = [name for name in root.list_names("") if name.endswith(SUFFIX) and name != SUFFIX]

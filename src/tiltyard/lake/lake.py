@@ -11,20 +11,30 @@ import pyarrow as pa
 from tiltyard.catalog.catalog import Catalog
 from tiltyard.catalog.creating import create_table
 from tiltyard.catalog.declaring import table_exists
+from tiltyard.catalog.dropped import DROPPED
 from tiltyard.catalog.found import find_table
-from tiltyard.catalog.names import Id
-from tiltyard.catalog.namespaces import create_namespace, drop_namespace, namespace_exists
+from tiltyard.catalog.names import Id, check_new_id
+from tiltyard.catalog.namespaces import (
+    create_namespace,
+    describe_namespace,
+    drop_namespace,
+    namespace_exists,
+)
 from tiltyard.catalog.operations.opening import opened
 from tiltyard.catalog.renaming import rename_table
 from tiltyard.catalog.settings import Settings
+from tiltyard.catalog.standing import drop_of
 from tiltyard.catalog.trash import drop_table, dropped_tables, undrop_table
 from tiltyard.dataset import arguments
 from tiltyard.dataset.handle import LATEST, open_root, seconds_of
-from tiltyard.dataset.places import is_table
-from tiltyard.errors import InvalidInput, InvalidUri, TableAlreadyExists, TableNotFound, nearest
+from tiltyard.dataset.places import is_file, is_table
+from tiltyard.errors import InvalidInput, InvalidUri, TableAlreadyExists, TableNotFound
 from tiltyard.lake.keys import check_key, with_key
-from tiltyard.lake.listing import namespaces_of, tables_of
+from tiltyard.lake.listing import is_written, namespaces_of, tables_of
+from tiltyard.lake.missing import dotted, dotted_namespace
 from tiltyard.lake.names import id_of, text_of
+from tiltyard.lake.properties import check_properties
+from tiltyard.lake.sources import columns_given, readable
 from tiltyard.lake.table import Table, given, is_empty
 from tiltyard.lake.words import plain
 from tiltyard.session import default_session
@@ -51,6 +61,7 @@ class Lake:
         properties: Mapping[str, Any] | None = None,
     ) -> None:
         self._asked = uri, storage_options, properties
+        check_properties(properties)
         store = open_root(uri, storage_options)
         self._catalog = Catalog(store, Settings.parse(properties), default_session())
 
@@ -77,7 +88,7 @@ class Lake:
     def create_table(
         self,
         name: str | Sequence[str],
-        data: Any,
+        data: Any = None,
         *,
         key: str | Sequence[str] | None = None,
         exist_ok: bool = False,
@@ -91,11 +102,13 @@ class Lake:
         transaction_properties: Mapping[str, str] | None = None,
         progress: FragmentWriteProgress | Callable[[int], None] | None = None,
     ) -> Table:
-        """Make a table of data, or an empty one of a `pa.Schema`. Of several creators exactly one succeeds.
+        """Make a table of data, or an empty one of a `pa.Schema` (or of `schema=` alone). Of several creators
+        exactly one succeeds.
 
         Namespaces in the name that are missing are made first, and stay whatever becomes of the table. `key`:
-        the columns of the primary key, which must not be null; `upsert` and `merge` go by it. `properties`:
-        texts that the catalog keeps with the name. The rest as for `tiltyard.create_table`.
+        the columns of the primary key, which must not be null; `upsert` and `merge` go by it. It declares the
+        key and enforces nothing: `Table.set_unique_key` does. `properties`: texts that the catalog keeps with
+        the name. The rest as for `tiltyard.create_table`.
 
         Raises `TableAlreadyExists`. With `exist_ok` the table that is there is opened instead: it must have
         all columns of the schema, with their types, and the key (`SchemaMismatch`). Rows are never added to
@@ -113,20 +126,27 @@ class Lake:
                 "progress": progress,
             }
         )
+        data, schema = columns_given(data, schema)
         opens = arguments.flag("exist_ok", exist_ok) and (isinstance(data, pa.Schema) or is_empty(data))
         if key is not None:
-            data = with_key(data, schema, key)
-        elif schema is not None:
+            data, schema = with_key(data, schema, key), None
+        if self._missing_above(id):
+            check_new_id(id, "a table")
+            data, schema = readable(data, schema), None  # refused before a namespace is made for it
+            self._make_above(id)
+        if schema is not None:
             options["schema"] = schema
-        self._make_above(id)
         mode = "exist_ok" if opens else "create"
         try:
-            _, dataset = create_table(self._catalog, id, data, mode=mode, properties=properties, **options)
+            with dotted(self._catalog, id):
+                _, dataset = create_table(
+                    self._catalog, id, data, mode=mode, properties=properties, **options
+                )
         except TableAlreadyExists as error:
-            raise self._taken(error, id, exist_ok) from error
+            raise self._taken(error, id, exist_ok) from None
         if opens and key is not None:
             check_key(dataset, key)
-        return _shown(dataset)
+        return self._shown(dataset)
 
     def _taken(self, error: TableAlreadyExists, id: Id, exist_ok: bool) -> TableAlreadyExists:
         named = text_of(id)
@@ -146,26 +166,11 @@ class Lake:
     def table(self, name: str | Sequence[str]) -> Table:
         """Open a table. Raises `TableNotFound`, which names those that are near."""
         id = id_of(name)
-        try:
-            return _shown(opened(self._catalog, id))
-        except TableNotFound as error:
-            raise self._no_table(error, name, id) from error
+        with dotted(self._catalog, id):
+            return self._shown(opened(self._catalog, id))
 
     def __getitem__(self, name: str | Sequence[str]) -> Table:
         return self.table(name)
-
-    def _no_table(self, error: TableNotFound, name: Any, id: Id) -> TableNotFound:
-        """The error in the words of this face."""
-        if table_exists(self._catalog, id):
-            return error  # it is declared
-        if isinstance(name, str) and len(id) > 1 and table_exists(self._catalog, (name,)):
-            return TableNotFound(
-                f"there is no table {name!r} in {self.uri}; one whose name has the dot itself is "
-                f"{text_of((name,))!r}"
-            )
-        return TableNotFound(
-            f"there is no table {text_of(id)!r} in {self.uri}; {nearest(text_of(id), self.tables())}"
-        )
 
     @plain
     def rename(self, old: str | Sequence[str], new: str | Sequence[str]) -> Table:
@@ -173,51 +178,60 @@ class Lake:
 
         `new` is the whole name. Raises `TableNotFound`, `TableAlreadyExists`, `NamespaceNotFound`.
         """
-        id = id_of(new)
-        rename_table(self._catalog, id_of(old), id)
-        return self.table(id)
+        id, new_id = id_of(old), id_of(new)
+        with dotted(self._catalog, id, into=new_id):
+            rename_table(self._catalog, id, new_id)
+        return self.table(new_id)
 
     @plain
     def drop(self, name: str | Sequence[str], *, purge: bool = False) -> None:
         """Drop a table: it is gone for everybody, `undrop` brings it back for a week, and whoever reads it
-        just now finishes. With `purge` its data are deleted at once.
+        just now finishes. A `Table` of it writes no more. With `purge` its data are deleted at once.
 
         Of several that drop one table exactly one succeeds. Raises `TableNotFound`.
         """
         id = id_of(name)
-        try:
-            drop_table(self._catalog, id, purge=arguments.flag("purge", purge))
-        except TableNotFound as error:
-            raise self._no_table(error, name, id) from error
+        purge = arguments.flag("purge", purge)
+        with dotted(self._catalog, id):
+            drop_table(self._catalog, id, purge=purge)
 
     @plain
-    def undrop(self, name: str | Sequence[str]) -> Table:
-        """Bring back the table of this name that was dropped last. Raises `TableNotDropped`,
-        `TableAlreadyExists` (the name is taken), `NamespaceNotFound`.
+    def undrop(self, name: str | Sequence[str], *, id: str | None = None) -> Table:
+        """Bring back the table of this name that was dropped last, or the drop with the `id` that `dropped`
+        tells. Raises `TableNotDropped`, `TableAlreadyExists` (the name is taken), `NamespaceNotFound`.
         """
-        id = id_of(name)
-        undrop_table(self._catalog, id)
-        return self.table(id)
+        table = id_of(name)
+        trash = arguments.maybe_text("id", id)
+        with dotted(self._catalog, table):
+            undrop_table(self._catalog, table, trash=trash)
+        return self.table(table)
 
     def dropped(self) -> list[dict[str, Any]]:
         """The dropped tables that can be brought back, oldest first: `{"table": name, "dropped": time,
-        "until": time}` (local times, without zone).
+        "until": time, "id": text}` (local times, without zone). A name may stand there twice: `undrop` takes
+        the `id`.
         """
         return [
             {
                 "table": text_of(each.id),
                 "dropped": _local(each.dropped_ns),
                 "until": _local(each.until_ns),
+                "id": each.trash,
             }
             for each in dropped_tables(self._catalog)
         ]
 
-    def tables(self, namespace: str | Sequence[str] | None = None) -> list[str]:
-        """Names of all tables, or of those in a namespace and below it, as `table` takes them.
+    def tables(self, namespace: str | Sequence[str] | None = None, *, declared: bool = False) -> list[str]:
+        """Names of all tables, or of those in a namespace and below it, as `table` takes them. `declared`:
+        also of those that are only declared, which cannot be opened before somebody creates them.
 
         Raises `NamespaceNotFound`.
         """
-        return [text_of(id) for id in tables_of(self._catalog, _namespace(namespace))]
+        declared = arguments.flag("declared", declared)
+        return [text_of(id) for id in tables_of(self._catalog, _namespace(namespace), declared=declared)]
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return self.tables()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.tables())
@@ -229,14 +243,21 @@ class Lake:
         return True  # also when it is empty: `if lake:` asks whether there is one
 
     def __contains__(self, name: object) -> bool:
+        """Whether a table of this name can be opened."""
         try:
-            return table_exists(self._catalog, id_of(name))
+            return is_written(self._catalog, id_of(name))
         except InvalidInput:
             return False
 
+    @plain
     def properties(self, name: str | Sequence[str]) -> dict[str, str]:
-        """What the catalog keeps with a table's name. Raises `TableNotFound`."""
-        return find_table(self._catalog, id_of(name)).properties or {}
+        """What the catalog keeps with the name of a table or of a namespace. Raises `TableNotFound`."""
+        id = id_of(name)
+        if self._catalog.settings.mode.has_register and namespace_exists(self._catalog, id):
+            with dotted_namespace(self._catalog, id):
+                return describe_namespace(self._catalog, id).properties or {}
+        with dotted(self._catalog, id):
+            return find_table(self._catalog, id).properties or {}
 
     # -- namespaces ------------------------------------------------------------------------------
 
@@ -257,8 +278,11 @@ class Lake:
         """
         id = id_of(name, "a namespace")
         mode = "exist_ok" if arguments.flag("exist_ok", exist_ok) else "create"
-        self._make_above(id)
-        create_namespace(self._catalog, id, properties, mode)
+        if self._missing_above(id):
+            check_new_id(id, "a namespace")
+            self._make_above(id)
+        with dotted_namespace(self._catalog, id):
+            create_namespace(self._catalog, id, properties, mode)
 
     @plain
     def drop_namespace(self, name: str | Sequence[str], *, cascade: bool = False) -> None:
@@ -266,13 +290,37 @@ class Lake:
         drops the tables in it first (`undrop` brings them back once the namespace is there again).
         """
         behavior = "cascade" if arguments.flag("cascade", cascade) else "restrict"
-        drop_namespace(self._catalog, id_of(name, "a namespace"), None, behavior)
+        id = id_of(name, "a namespace")
+        with dotted_namespace(self._catalog, id):
+            drop_namespace(self._catalog, id, None, behavior)
+
+    def _missing_above(self, id: Id) -> list[Id]:
+        """The namespaces above an id that are missing, the outermost first."""
+        above = [id[:depth] for depth in range(1, len(id))]
+        return [each for each in above if not namespace_exists(self._catalog, each)]
 
     def _make_above(self, id: Id) -> None:
-        """Make the namespaces above an id that are missing."""
-        for depth in range(1, len(id)):
-            if not namespace_exists(self._catalog, id[:depth]):
-                create_namespace(self._catalog, id[:depth], None, "exist_ok")
+        for each in self._missing_above(id):
+            with dotted_namespace(self._catalog, each):
+                create_namespace(self._catalog, each, None, "exist_ok")
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _shown(self, dataset: LanceDataset) -> Table:
+        """A table whose reads see the newest version."""
+        dataset._freshness = seconds_of(LATEST)
+        return Table(dataset, lake=self)
+
+    def _refuse_dropped(self, dataset: LanceDataset, what: str) -> None:
+        """Raise `TableNotFound` where an open table was dropped: nobody would see what is written to it."""
+        found = drop_of(self._catalog, dataset._store, dataset._snapshot.location.path)
+        if found is None:
+            return
+        named = text_of(found.id)
+        how = f"undrop({named!r}) brings it back" if found.state == DROPPED else "its data are being deleted"
+        raise TableNotFound(
+            f"{what} is refused: {named!r} was dropped from {self.uri}, and {how}; nothing was written"
+        )
 
 
 def connect(
@@ -284,21 +332,18 @@ def connect(
     """The lake at a path or URI; nothing is made, and no table is opened yet.
 
     `lake["ops.flights"]` opens one. `properties`: settings of the catalog, as the official package takes
-    them. Raises `InvalidUri` where a table lies at the very place.
+    them; one that there is not is refused (`InvalidInput`). Raises `InvalidUri` where a table or a file lies
+    at the very place.
     """
     lake = Lake(uri, storage_options, properties)
+    if is_file(lake.catalog.store):
+        raise InvalidUri(f"{lake.uri} is a file, no lake: a lake is a directory, which may be a new one")
     if is_table(lake.catalog.store):
         raise InvalidUri(
             f"{lake.uri} is itself a table, no lake: open it with open_table({lake.uri!r}), or connect to "
             "the directory that it lies in"
         )
     return lake
-
-
-def _shown(dataset: LanceDataset) -> Table:
-    """A table whose reads see the newest version."""
-    dataset._freshness = seconds_of(LATEST)
-    return Table(dataset)
 
 
 def _namespace(name: Any) -> Id:

@@ -4,21 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tiltyard.catalog.found import find_table
 from tiltyard.catalog.listing import list_all_tables
 from tiltyard.catalog.names import Id, parts
 from tiltyard.catalog.namespaces import list_namespaces, namespace_exists
-from tiltyard.errors import NamespaceNotFound
+from tiltyard.errors import CatalogDamaged, TableNotFound
 
 if TYPE_CHECKING:
     from tiltyard.catalog import Catalog
 
 
-def tables_of(catalog: Catalog, namespace: Id = ()) -> list[Id]:
-    """The tables in a namespace and in those below it; all without one. Raises `NamespaceNotFound`."""
+def tables_of(catalog: Catalog, namespace: Id = (), *, declared: bool = False) -> list[Id]:
+    """The tables in a namespace and in those below it; all without one. `declared`: also those that hold
+    nothing yet. Raises `NamespaceNotFound`.
+    """
     _check(catalog, namespace)
+    if not namespace:
+        return sorted(map(parts, list_all_tables(catalog, include_declared=declared)))
     depth = len(namespace)
     found = sorted(map(parts, list_all_tables(catalog)))
-    return [id for id in found if id[:depth] == namespace and len(id) > depth]
+    inside = [id for id in found if id[:depth] == namespace and len(id) > depth]
+    return inside if declared else [id for id in inside if is_written(catalog, id)]
+
+
+def is_written(catalog: Catalog, id: Id) -> bool:
+    """Whether a table holds a version, so that it can be opened. A damaged one is: opening it says what is
+    wrong.
+    """
+    try:
+        return not find_table(catalog, id, check_declared=True).declared_only
+    except CatalogDamaged:
+        return True
+    except TableNotFound:
+        return False
 
 
 def namespaces_of(catalog: Catalog, namespace: Id = ()) -> list[Id]:
@@ -32,7 +50,7 @@ def namespaces_of(catalog: Catalog, namespace: Id = ()) -> list[Id]:
 
 
 def _check(catalog: Catalog, namespace: Id) -> None:
-    from tiltyard.lake.names import text_of
-
     if namespace and not namespace_exists(catalog, namespace):
-        raise NamespaceNotFound(f"there is no namespace {text_of(namespace)!r} in {catalog.uri}")
+        from tiltyard.lake.missing import no_namespace
+
+        raise no_namespace(catalog, namespace)

@@ -43,6 +43,11 @@ def _parsed(name: str, what: str) -> Id:
                 "end"
             )
         at += 1
+    if "/" in name and not all(parts):
+        raise InvalidName(
+            f"{name!r} is a path and cannot be the name of {what}: a name is dotted, such as 'ops.flights'. "
+            "open_table(path) opens a table by its path"
+        )
     if not all(parts):
         raise InvalidName(f"{name!r} cannot be the name of {what}: a part of it is empty")
     if name.endswith(SUFFIX) and len(parts) > 1:

@@ -21,7 +21,7 @@ class Streamed:
     _ds: LanceDataset
     _pinned: bool
 
-    def _refuse_pinned(self, what: str) -> None:
+    def _check_writable(self, what: str) -> None:
         raise NotImplementedError
 
     def _refuse_streamed(self, what: str) -> None:
@@ -56,7 +56,7 @@ class Streamed:
         """
         from tiltyard.lake.streaming import open_stream
 
-        self._refuse_pinned("stream")
+        self._check_writable("stream")
         return open_stream(self._ds, shards, set_shards_aside, options)
 
     @plain

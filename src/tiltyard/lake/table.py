@@ -12,6 +12,7 @@ from tiltyard.dataset import LanceDataset, arguments, write_dataset
 from tiltyard.dataset.handle import LATEST, seconds_of
 from tiltyard.errors import InvalidInput, TableAlreadyExists, TagNotFound, TiltyardError
 from tiltyard.lake.scan import Scan, vector_column
+from tiltyard.lake.sources import columns_given
 from tiltyard.lake.streamed import Streamed
 from tiltyard.lake.words import plain
 from tiltyard.table.nearest.query import DEFAULT_K
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tiltyard.dataset.compaction import CompactionMetrics
     from tiltyard.dataset.indexing import IndexDescription
     from tiltyard.dataset.progress import FragmentWriteProgress
+    from tiltyard.lake.lake import Lake
     from tiltyard.table.cleanup.explain import CleanupExplanation, CleanupStats
     from tiltyard.table.maintain import Limits, Maintainer
     from tiltyard.table.optimize import OptimizeReport
@@ -40,11 +42,12 @@ class Table(Streamed):
     The handle may be shared among threads and pickled.
     """
 
-    def __init__(self, ds: LanceDataset, *, pinned: bool = False) -> None:
+    def __init__(self, ds: LanceDataset, *, pinned: bool = False, lake: Lake | None = None) -> None:
         if not isinstance(ds, LanceDataset):
             raise InvalidInput(f"a Table is opened with open_table({ds!r}), or made with create_table")
         self._ds = ds
         self._pinned = pinned
+        self._lake = lake
 
     def __repr__(self) -> str:
         snapshot = self._ds._held
@@ -179,7 +182,7 @@ class Table(Streamed):
         """Say what shall happen to rows of the table and of data that have one key, then `execute`; see
         `LanceDataset.merge_insert`.
         """
-        self._refuse_pinned("merge")
+        self._check_writable("merge")
         self._refuse_streamed("merge")
         return self._ds.merge_insert(on)
 
@@ -187,14 +190,14 @@ class Table(Streamed):
         """Delete all rows but the last (or first) of each key; how many they were. See
         `LanceDataset.dedupe`.
         """
-        self._refuse_pinned("dedupe")
+        self._check_writable("dedupe")
         self._refuse_streamed("dedupe")
         return self._ds.dedupe(on, keep=keep)["num_deleted_rows"]
 
     @plain
     def delete(self, where: Any) -> int:
         """Delete the rows for which the SQL (or Arrow expression) is true; how many they were."""
-        self._refuse_pinned("delete")
+        self._check_writable("delete")
         self._refuse_streamed("delete")
         return self._ds.delete(where)["num_deleted_rows"]
 
@@ -204,7 +207,7 @@ class Table(Streamed):
         Expressions see the row as it was; a dotted path sets a field of a struct. As with `delete` all rows
         are meant only where that is said: `where="true"`.
         """
-        self._refuse_pinned("update")
+        self._check_writable("update")
         self._refuse_streamed("update")
         if where is None:
             raise InvalidInput(
@@ -218,19 +221,19 @@ class Table(Streamed):
         takes the place of one of that name. Rows added later are found by scanning until `refresh_indices` or
         `optimize`.
         """
-        self._refuse_pinned("create_index")
+        self._check_writable("create_index")
         self._ds.create_scalar_index(column, "BTREE", name, replace=replace)
 
     def drop_index(self, name: str) -> None:
         """Drop an index by name. Raises `IndexNotFound`, which lists those that there are."""
-        self._refuse_pinned("drop_index")
+        self._check_writable("drop_index")
         self._ds.drop_index(name)
 
     def refresh_indices(self, *names: str) -> None:
         """Index the rows that no index answers for yet: all indices, or those named. `optimize` does it, too.
         Raises `IndexNotFound`.
         """
-        self._refuse_pinned("refresh_indices")
+        self._check_writable("refresh_indices")
         self._ds.optimize.optimize_indices(index_names=names or None)
 
     # -- keys ------------------------------------------------------------------------------------
@@ -250,7 +253,7 @@ class Table(Streamed):
         back. Other writers do not know of it. Raises `DuplicateKey` where rows share a key already, see
         `dedupe`; `FieldNotFound`.
         """
-        self._refuse_pinned("set_unique_key")
+        self._check_writable("set_unique_key")
         from tiltyard.table.merge.keys import resolve_key
         from tiltyard.table.unique import UNIQUE
 
@@ -271,7 +274,7 @@ class Table(Streamed):
         """Join small files, and rewrite those with many deleted rows; gives totals. A part of `optimize`;
         options as for `dataset.optimize.compact_files`.
         """
-        self._refuse_pinned("compact")
+        self._check_writable("compact")
         return self._ds.optimize.compact_files(progress=progress, **options)
 
     def optimize(
@@ -290,7 +293,7 @@ class Table(Streamed):
         Other options are those of `dataset.optimize.compact_files`; `progress` is called with rows done and
         rows to do. Raises `InvalidInput` for bad options, before anything is done.
         """
-        self._refuse_pinned("optimize")
+        self._check_writable("optimize")
         from tiltyard.dataset.upkeep import optimize
 
         return optimize(
@@ -307,24 +310,29 @@ class Table(Streamed):
         20 fragments that an index does not know, no version older than 7 days, 1 GiB touched in a pass; see
         `tiltyard.table.maintain.Limits`.
         """
-        self._refuse_pinned("maintain")
+        self._check_writable("maintain")
         from tiltyard.dataset.upkeep import maintainer
 
         return maintainer(self._ds, interval=interval, limits=limits).start()
 
     def _write(self, mode: str, data: Any, **options: Any) -> None:
-        self._refuse_pinned(mode)
+        self._check_writable(mode)
         if isinstance(data, pa.Schema):
             data = data.empty_table()
         self._ds.insert(data, mode=mode, **given(options))
 
-    def _refuse_pinned(self, what: str) -> None:
+    def _check_writable(self, what: str) -> None:
         if self._pinned:
             raise InvalidInput(
                 f"{what} is refused: this is version {self._ds.version} of {self.uri}, opened with at() to "
                 "be read. Write through the table itself, or make this version the newest again with "
                 "restore()"
             )
+        self._check_standing(what)
+
+    def _check_standing(self, what: str) -> None:
+        if self._lake is not None:
+            self._lake._refuse_dropped(self._ds, what)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -426,7 +434,7 @@ class Table(Streamed):
             ds = self._ds.checkout_asof(asof)
         else:
             ds = self._ds.checkout_version(given[0])
-        return Table(ds, pinned=True)
+        return Table(ds, pinned=True, lake=self._lake)
 
     def history(self) -> list[dict[str, Any]]:
         """Number, time (local, without zone) and totals of every version, oldest first."""
@@ -467,7 +475,7 @@ class Table(Streamed):
         and the totals are of what would be; `explain_cleanup` says it of every file. See
         `LanceDataset.cleanup_old_versions`.
         """
-        self._refuse_pinned("cleanup")
+        self._check_writable("cleanup")
         if arguments.flag("dry_run", dry_run):
             told = self.explain_cleanup(
                 older_than, retain_versions=retain_versions, delete_unverified=delete_unverified
@@ -488,7 +496,7 @@ class Table(Streamed):
         delete_unverified: bool = False,
     ) -> CleanupExplanation:
         """What `cleanup` would remove just now, and of every version and file why it stays and until when."""
-        self._refuse_pinned("explain_cleanup")
+        self._check_writable("explain_cleanup")
         return self._ds.explain_cleanup_old_versions(
             older_than,
             retain_versions,
@@ -507,6 +515,7 @@ class Table(Streamed):
         newest version: raises `RetryableConflict`, which names what others committed. A version from before
         the table was streamed into is refused while that would lose rows, unless `discard_streamed`.
         """
+        self._check_standing("restore")
         ds = self._ds._at(self._ds._snapshot) if self._pinned else self._ds
         return ds.restore(expected_latest=expected_latest, discard_streamed=discard_streamed)
 
@@ -520,7 +529,7 @@ def open_table(
 
 def create_table(
     uri: Any,
-    data: Any,
+    data: Any = None,
     *,
     schema: Any = None,
     exist_ok: bool = False,
@@ -533,7 +542,8 @@ def create_table(
     transaction_properties: Mapping[str, str] | None = None,
     progress: FragmentWriteProgress | Callable[[int], None] | None = None,
 ) -> Table:
-    """Make a table of data, or an empty one of a `pa.Schema`. Of several creators exactly one succeeds.
+    """Make a table of data, or an empty one of a `pa.Schema` (or of `schema=` alone). Of several creators
+    exactly one succeeds.
 
     Data and options as for `Table.append`; `data_storage_version` (`2.2` or `2.1`) and
     `enable_stable_row_ids` hold for the table's life. Raises `TableAlreadyExists`; with `exist_ok` the
@@ -541,6 +551,7 @@ def create_table(
     added, and not dropped without a word either.
     """
     exist_ok = arguments.flag("exist_ok", exist_ok)
+    data, schema = columns_given(data, schema)
     options = given(
         {
             "schema": schema,
