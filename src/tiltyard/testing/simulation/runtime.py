@@ -32,6 +32,11 @@ class SimulatedLock:
     def _free(self) -> bool:
         return self._holder is None or self._holder.process.dead
 
+    @property
+    def holder(self) -> Actor | None:
+        """Who has it."""
+        return self._holder
+
     def acquire(self, blocking: bool = True) -> bool:
         if not blocking and not self._free():
             return False
@@ -119,7 +124,8 @@ class SimulatedCondition:
         return self._lock.acquire()
 
     def __exit__(self, *failure: Any) -> None:
-        self._lock.release()
+        if self._lock.holder is self._scheduler.running:  # else it died in `wait`, before it had it again
+            self._lock.release()
 
     def wait(self, *, deadline: float | None = None) -> bool:
         told = [False]

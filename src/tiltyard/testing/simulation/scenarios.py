@@ -12,6 +12,7 @@ from tiltyard.testing.simulation.catalogs_scenarios import catalog_scenarios
 from tiltyard.testing.simulation.explore import Scenario
 from tiltyard.testing.simulation.names_of_versions import NameScenario, Tagger
 from tiltyard.testing.simulation.storm import Weather
+from tiltyard.testing.simulation.streams_scenarios import stream_scenarios
 from tiltyard.testing.simulation.tables import Client, Script, TableScenario
 from tiltyard.testing.simulation.world import Medium, Settings
 
@@ -204,5 +205,8 @@ CATALOGS: Mapping[str, Callable[[], Scenario]] = catalog_scenarios(settings)
 BATCHES: Mapping[str, Callable[[], Scenario]] = batch_scenarios(settings)
 """Scenarios of batches over several tables."""
 
-SCENARIOS: Mapping[str, Callable[[], Scenario]] = {**TABLES, **CATALOGS, **BATCHES}
+STREAMS: Mapping[str, Callable[[], Scenario]] = stream_scenarios(settings)
+"""Scenarios of one shard of a streamed table."""
+
+SCENARIOS: Mapping[str, Callable[[], Scenario]] = {**TABLES, **CATALOGS, **BATCHES, **STREAMS}
 """Makers by name; each call makes a scenario anew."""
