@@ -4,6 +4,7 @@ dropped or made again.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ from tiltyard.errors import (
     UnsupportedFeature,
     WriterFenced,
 )
+from tiltyard.format.shard_manifest import encode_shard_manifest
+from tiltyard.memwal import layout
+from tiltyard.memwal.manifest import newest
 from tiltyard.store.local import LocalStore
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.int64())])
@@ -176,3 +180,21 @@ def test_a_purged_table_takes_no_more_rows(lake: Any, table: Any, name: str) -> 
     with pytest.raises(TiltyardError):
         stream.close()
     assert keys(lake.create_table(name, SCHEMA, key="id")) == []
+
+
+def test_rows_are_counted_once_where_the_cursor_lags_behind_what_is_published(table: Any) -> None:
+    """As the official writer's does: entries of generations that are published are not replayed again."""
+    stream = table.stream()
+    stream.put(row(10))
+    stream.put(row(11))
+    stream.close()
+    (shard,) = (Path(table.uri) / layout.ROOT).iterdir()
+    store = LocalStore(str(shard))
+    manifest = newest(store)
+    assert manifest is not None
+    behind = replace(manifest, version=manifest.version + 1, replay_after=manifest.replay_after - 1)
+    store.create(layout.manifest_path(behind.version), encode_shard_manifest(behind))
+    with pytest.raises(UndrainedRows) as told:
+        table.overwrite({"a": [1]})
+    assert told.value.rows == 2
+    assert keys(table) == [1, 2, 10, 11]

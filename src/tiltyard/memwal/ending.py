@@ -28,6 +28,7 @@ from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.claim import INCARNATION, Identity, claim
 from tiltyard.memwal.life import shards_of
+from tiltyard.memwal.replay import is_published
 from tiltyard.memwal.wal import positions, put_sentinel, read_entry
 from tiltyard.table.apply.mem_wal import entry_of
 from tiltyard.table.snapshot import Snapshot
@@ -72,7 +73,8 @@ def undrained(base: Snapshot, shards: Mapping[str, ShardManifest]) -> Undrained:
             if position <= manifest.replay_after:
                 continue
             try:
-                here += read_entry(store, position).rows
+                entry = read_entry(store, position)
+                here += 0 if is_published(entry, manifest) else entry.rows
             except (CorruptFile, ObjectNotFound, UnsupportedFeature):
                 lost += 1
         rows, unreadable, holding = rows + here, unreadable + lost, holding + bool(here or lost)
