@@ -73,8 +73,8 @@ def undrained(base: Snapshot, shards: Mapping[str, ShardManifest]) -> Undrained:
             if position <= manifest.replay_after:
                 continue
             try:
-                entry = read_entry(store, position)
-                here += 0 if is_published(entry, manifest) else entry.rows
+                logged = read_entry(store, position)
+                here += 0 if is_published(logged, manifest) else logged.rows
             except (CorruptFile, ObjectNotFound, UnsupportedFeature):
                 lost += 1
         rows, unreadable, holding = rows + here, unreadable + lost, holding + bool(here or lost)
