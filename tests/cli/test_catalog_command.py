@@ -9,6 +9,8 @@ import pytest
 
 import tiltyard as ty
 from catalog_damage import duplicate
+from tiltyard.catalog import open_catalog
+from tiltyard.catalog.declaring import declare_table
 from tiltyard.cli import main
 
 
@@ -47,7 +49,9 @@ def test_a_table_is_dropped_brought_back_and_renamed(root: str, capsys: pytest.C
 
 def test_a_purge_gives_up_what_was_dropped(root: str, capsys: pytest.CaptureFixture[str]) -> None:
     said(capsys, "drop", root, "planes")
-    assert said(capsys, "purge", root) == ["removed 0 directories"]
+    removed, kept = said(capsys, "purge", root)
+    assert removed == "removed 0 directories"
+    assert kept == "1 dropped table can still be brought back: `tiltyard catalog dropped`"
     assert said(capsys, "purge", root, "--grace", "0s")[0] == "planes cannot be brought back any more"
     assert main(["catalog", "undrop", root, "planes"]) == 1
     assert main(["catalog", "purge", root, "--grace", "soon"]) == 1
@@ -125,3 +129,65 @@ def test_a_place_that_is_no_catalog_is_told(
     assert main(["catalog", action, f"{root}/planes.lance"]) == 1
     assert "is itself a table" in capsys.readouterr().err
     assert not Path(root, "nowhere").exists()
+
+
+def test_locations_are_listed_and_declared_tables_when_asked_for(
+    root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declare_table(open_catalog(root), ("ops", "soon"))
+    assert said(capsys, "list", root) == ["ops.flights", "planes"]
+    assert said(capsys, "list", root, "--declared") == ["ops.flights", "ops.soon", "planes"]
+    listed = [line.split("  ") for line in said(capsys, "list", root, "ops", "--locations")]
+    ((name, place),) = listed
+    assert name == "ops.flights"
+    assert ty.open_table(place).count() == 2
+
+
+def test_commands_take_a_table_by_its_name_in_a_lake(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["info"], ["head"], ["versions"], ["verify"], ["tag", "list"], ["shard", "list"]):
+        assert main([*command, f"{root}::ops.flights"]) == 0
+    capsys.readouterr()
+    for place, told in (
+        (f"{root}::ops.flight", "nearest: ops.flights"),
+        (f"{root}::ops", "'ops' is a namespace"),
+        (f"{root}/ops.flights", f"given as {root}::ops.flights"),
+        (root, f"`tiltyard catalog list {root}` gives names for {root}::NAME"),
+    ):
+        assert main(["info", place]) == 1
+        assert told in capsys.readouterr().err
+
+
+def test_errors_are_told_in_the_names_that_were_typed(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, told in (
+        (("drop", root, "ops.flight"), "nearest: ops.flights"),
+        (("rename", root, "ops.flights", "us.flights"), "create_namespace('us')"),
+        (("undrop", root, "ops.flights"), "no dropped table 'ops.flights'"),
+        (("list", root, "opss"), "nearest: ops"),
+    ):
+        assert main(["catalog", *words]) == 1
+        error = capsys.readouterr().err
+        assert told in error
+        assert "$" not in error
+
+
+def test_the_older_drop_of_a_name_is_brought_back_by_its_id(
+    root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = ty.connect(root)
+    lake.drop("planes")
+    lake.create_table("planes", {"y": [1]})
+    lake.drop("planes")
+    older = lake.dropped()[0]["id"]
+    assert older in "".join(said(capsys, "dropped", root))
+    assert said(capsys, "undrop", root, "planes", "--id", older) == ["planes is there again"]
+    assert lake["planes"].schema.names == ["x"]
+
+
+def test_a_purge_tells_of_emptied_directories_that_stay(
+    root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ty.connect(root).drop("planes", purge=True)
+    for grace in ([], ["--grace", "0s"]):
+        told = said(capsys, "purge", root, *grace)
+        assert told[0] == "removed 0 directories"
+        assert told[1].startswith("1 directory without a file stays for an hour after being emptied")

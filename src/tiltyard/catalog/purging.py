@@ -60,6 +60,8 @@ class Purged:
     """Directories that are gone."""
     emptied: list[str] = field(default_factory=list)
     """Directories that hold no file any more, and go with a later purge."""
+    waiting: list[str] = field(default_factory=list)
+    """Those that an earlier purge emptied, and that stay until `EMPTY_SECONDS` are over."""
 
 
 def purge(catalog: Catalog, grace_seconds: float | None = None) -> Purged:
@@ -169,6 +171,7 @@ class _Step:
             done.emptied.append(location)
             return False
         if record.emptied_ns + round(EMPTY_SECONDS * NS_PER_SECOND) > self.now_ns:
+            done.waiting.append(location)
             return False
         store.delete_tree(location)
         done.removed.append(location)

@@ -15,7 +15,10 @@ from importlib import import_module
 from typing import Any, TextIO
 
 from tiltyard import __version__
-from tiltyard.errors import TiltyardError, without_prefix
+from tiltyard.errors import TableNotFound, TiltyardError, without_prefix
+
+NO_TABLES = ("probe", "demo-writer")
+"""Commands whose place is not that of a table."""
 
 FAILED = 1
 INTERRUPTED = 130
@@ -62,9 +65,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     module = import_module(next(c.module for c in COMMANDS if c.name == arguments.command))
+    place = getattr(arguments, "uri", "")
     try:
+        if "::" in place and arguments.command not in NO_TABLES:
+            from tiltyard.cli.arguments import place_of
+
+            arguments.uri = place_of(place)
         status: int = module.run(arguments)
         sys.stdout.flush()  # here, where what it raises can be told
+    except TableNotFound as error:
+        return _failed(str(error) + _hint(place))
     except TiltyardError as error:
         return _failed(str(error))
     except BrokenPipeError:  # `tiltyard head ... | head`: the reader has seen enough
@@ -77,6 +87,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     return status
+
+
+def _hint(place: str) -> str:
+    from tiltyard.cli.arguments import lake_hint
+
+    return lake_hint(place) if place and "::" not in place else ""
 
 
 def _failed(message: str) -> int:

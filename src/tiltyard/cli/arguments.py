@@ -3,12 +3,52 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
+
+IN_LAKE = "::"
+"""Between a lake and a name in it: `lake::ops.flights`."""
+
+TABLE_HELP = "directory or URI of the table, or LAKE::NAME, such as lake::ops.flights"
 
 
 def add_table(parser: argparse.ArgumentParser) -> None:
     """The table's place and the version to look at."""
-    parser.add_argument("uri", help="directory or URI of the table")
+    parser.add_argument("uri", help=TABLE_HELP)
     parser.add_argument("--at", metavar="VERSION", help="a version number or a tag; the newest if not given")
+
+
+def place_of(place: str) -> str:
+    """The directory of a table that is named as LAKE::NAME; any other place as it is. Raises `TableNotFound`,
+    which names what is near.
+    """
+    root, found, name = place.rpartition(IN_LAKE)
+    if not found or not root:
+        return place
+    from tiltyard.catalog import open_catalog
+    from tiltyard.catalog.found import find_table
+    from tiltyard.lake.missing import dotted
+    from tiltyard.lake.names import id_of
+
+    catalog, id = open_catalog(root), id_of(name)
+    with dotted(catalog, id):
+        return f"{catalog.uri.rstrip('/')}/{find_table(catalog, id).location}"
+
+
+def lake_hint(place: str) -> str:
+    """What to type where a place is no table but a lake, or names a table of one by a path; else ''."""
+    from tiltyard.catalog import open_catalog
+    from tiltyard.catalog.declaring import table_exists
+    from tiltyard.errors import TiltyardError
+    from tiltyard.lake.names import id_of
+
+    place = place.rstrip("/")
+    above, _, name = place.rpartition("/")
+    with suppress(TiltyardError):  # it is but a hint
+        if open_catalog(place).register().version:
+            return f"; it is a lake: `tiltyard catalog list {place}` gives names for {place}{IN_LAKE}NAME"
+        if table_exists(open_catalog(above or "."), id_of(name)):
+            return f"; a table of a lake is given as {above or '.'}{IN_LAKE}{name}"
+    return ""
 
 
 def whole_number(text: str) -> int:

@@ -47,6 +47,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing = action("list", "the tables, by their dotted names")
     listing.add_argument("namespace", nargs="?", help="only those in this namespace and below it")
     listing.add_argument("--namespaces", action="store_true", help="the namespaces instead")
+    listing.add_argument("--locations", action="store_true", help="with the directory of each table")
+    listing.add_argument(
+        "--declared", action="store_true", help="also those that are declared and hold nothing yet"
+    )
 
     checking = action("check", "whether the catalog is sound; ends with status 1 when it is damaged")
     checking.add_argument(
@@ -81,7 +85,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         ("undrop", "bring a dropped table back"),
     )
     for name, told in named:
-        action(name, told).add_argument("table", help="dotted name of the table")
+        changing = action(name, told)
+        changing.add_argument("table", help="dotted name of the table")
+        if name == "undrop":
+            changing.add_argument(
+                "--id", help="the drop, as `dropped` tells it; the newest of the name if not given"
+            )
     renaming = action("rename", "give a table another name; nothing is copied")
     renaming.add_argument("table", help="dotted name of the table")
     renaming.add_argument("new", help="the whole new name, dotted; the namespace may be another one")
@@ -128,12 +137,33 @@ def _list(catalog: Catalog, arguments: argparse.Namespace) -> int:
     from tiltyard.lake.listing import namespaces_of, tables_of
 
     namespace = () if arguments.namespace is None else _id(arguments.namespace, "a namespace")
-    found = (namespaces_of if arguments.namespaces else tables_of)(catalog, namespace)
-    for each in found:
-        print(escaped(_text(each)))
+    if arguments.namespaces:
+        found = namespaces_of(catalog, namespace)
+    else:
+        found = tables_of(catalog, namespace, declared=arguments.declared)
+    names = [escaped(_text(each)) for each in found]
+    if arguments.locations and not arguments.namespaces:
+        width = max(map(len, names), default=0)
+        names = [
+            f"{name.ljust(width)}  {escaped(_location(catalog, id))}"
+            for name, id in zip(names, found, strict=True)
+        ]
+    for name in names:
+        print(name)
     if not found:
         print("no namespaces" if arguments.namespaces else "no tables", file=sys.stderr)
     return 0
+
+
+def _location(catalog: Catalog, id: Id) -> str:
+    """Where a table's directory is, for commands that take one."""
+    from tiltyard.catalog.found import find_table
+    from tiltyard.errors import CatalogDamaged, TableNotFound
+
+    try:
+        return f"{catalog.uri.rstrip('/')}/{find_table(catalog, id).location}"
+    except (CatalogDamaged, TableNotFound) as error:  # TableNotFound: dropped since it was listed
+        return f"({error})"
 
 
 def _check(catalog: Catalog, arguments: argparse.Namespace) -> int:
@@ -233,8 +263,11 @@ def _agreed() -> bool:
 
 def _drop(catalog: Catalog, arguments: argparse.Namespace) -> int:
     from tiltyard.catalog.trash import drop_table
+    from tiltyard.lake.missing import dotted
 
-    dropped = drop_table(catalog, _id(arguments.table))
+    id = _id(arguments.table)
+    with dotted(catalog, id):
+        dropped = drop_table(catalog, id)
     until = local_time(dropped.until_ns)
     print(escaped(f"dropped {_text(dropped.id)}; `tiltyard catalog undrop` brings it back until {until}"))
     return 0
@@ -242,17 +275,23 @@ def _drop(catalog: Catalog, arguments: argparse.Namespace) -> int:
 
 def _undrop(catalog: Catalog, arguments: argparse.Namespace) -> int:
     from tiltyard.catalog.trash import undrop_table
+    from tiltyard.lake.missing import dotted
 
-    print(escaped(f"{_text(undrop_table(catalog, _id(arguments.table)).id)} is there again"))
+    id = _id(arguments.table)
+    with dotted(catalog, id):
+        undropped = undrop_table(catalog, id, trash=arguments.id)
+    print(escaped(f"{_text(undropped.id)} is there again"))
     return 0
 
 
 def _rename(catalog: Catalog, arguments: argparse.Namespace) -> int:
     from tiltyard.catalog.renaming import rename_table
+    from tiltyard.lake.missing import dotted
 
-    new = _id(arguments.new)
-    rename_table(catalog, _id(arguments.table), new)
-    print(escaped(f"{arguments.table} is called {_text(new)} now"))
+    id, new = _id(arguments.table), _id(arguments.new)
+    with dotted(catalog, id, into=new):
+        rename_table(catalog, id, new)
+    print(escaped(f"{_text(id)} is called {_text(new)} now"))
     return 0
 
 
@@ -266,6 +305,7 @@ def _dropped(catalog: Catalog, arguments: argparse.Namespace) -> int:
             "table": _text(each.id),
             "dropped": local_time(each.dropped_ns),
             "can be brought back until": local_time(each.until_ns),
+            "id": each.trash,
         }
         for each in dropped_tables(catalog)
     ]
@@ -275,19 +315,33 @@ def _dropped(catalog: Catalog, arguments: argparse.Namespace) -> int:
 
 def _purge(catalog: Catalog, arguments: argparse.Namespace) -> int:
     from tiltyard.catalog.purging import purge, purge_orphans
+    from tiltyard.catalog.trash import dropped_tables
 
     orphan_seconds = _seconds(arguments.orphans)  # refused before anything is deleted
-    done = purge(catalog, _seconds(arguments.grace))
+    grace = _seconds(arguments.grace)
+    done = purge(catalog, grace)
     for each in done.given_up:
         print(escaped(f"{_text(each.id)} cannot be brought back any more"))
     gone = list(done.removed)
     if orphan_seconds is not None:
         gone += purge_orphans(catalog, older_than_seconds=orphan_seconds)
-    told = f"removed {len(gone)} {'directory' if len(gone) == 1 else 'directories'}"
-    if done.emptied:
-        told += f", emptied {len(done.emptied)} (a later purge removes them)"
-    print(told)
+    print(f"removed {_directories(len(gone))}")
+    empty = len(done.emptied) + len(done.waiting)
+    if empty:
+        stay = "stay" if empty > 1 else "stays"
+        them = "them" if empty > 1 else "it"
+        print(
+            f"{_directories(empty)} without a file {stay} for an hour after being emptied, "
+            f"whatever the grace, in the way of moves that come late; the next purge after that removes {them}"
+        )
+    kept = len(dropped_tables(catalog))
+    if kept:
+        print(f"{counted(kept, 'dropped table')} can still be brought back: `tiltyard catalog dropped`")
     return 0
+
+
+def _directories(number: int) -> str:
+    return f"{number:,} {'directory' if number == 1 else 'directories'}"
 
 
 def _migrate(catalog: Catalog, arguments: argparse.Namespace) -> int:

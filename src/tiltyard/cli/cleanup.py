@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from tiltyard.cli.arguments import add_age
+from tiltyard.cli.arguments import TABLE_HELP, add_age
 from tiltyard.cli.text_table import escaped
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("uri", help="directory or URI of the table")
+    parser.add_argument("uri", help=TABLE_HELP)
     add_age(parser, None, "14 days; with --retain any age, but the last hour stays")
     parser.add_argument(
         "--delete-unverified",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tiltyard.cli.arguments import whole_number
+from tiltyard.cli.arguments import TABLE_HELP, whole_number
 from tiltyard.table.wording import counted
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("uri", help="directory or URI of the table")
+    parser.add_argument("uri", help=TABLE_HELP)
     add_options(parser)
     parser.add_argument(
         "--defer-index-remap",

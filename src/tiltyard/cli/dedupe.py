@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from tiltyard.cli.arguments import TABLE_HELP
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("uri", help="directory or URI of the table")
+    parser.add_argument("uri", help=TABLE_HELP)
     parser.add_argument(
         "--on",
         metavar="COLUMNS",

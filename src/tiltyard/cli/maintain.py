@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from tiltyard.cli.arguments import whole_number
+from tiltyard.cli.arguments import TABLE_HELP, whole_number
 
 if TYPE_CHECKING:
     from tiltyard.table.optimize import OptimizeReport
@@ -23,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         f"{PASS_BYTES // MIB:,} MiB; what is left is for the next one. Ends with Ctrl-C, after the pass that "
         "runs."
     )
-    parser.add_argument("uri", help="directory or URI of the table")
+    parser.add_argument("uri", help=TABLE_HELP)
     parser.add_argument(
         "--once", action="store_true", help="one pass, then end; fails if a step of it failed"
     )

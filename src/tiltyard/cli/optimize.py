@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tiltyard.cli.arguments import add_age
+from tiltyard.cli.arguments import TABLE_HELP, add_age
 from tiltyard.cli.compact import ProgressLine, add_options, options_of
 
 
@@ -13,7 +13,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Join small files, bring indices up to date, and remove versions older than 7 days (--older-than) "
         "that no tag names: they cannot be read again. --dry-run tells what would be done."
     )
-    parser.add_argument("uri", help="directory or URI of the table")
+    parser.add_argument("uri", help=TABLE_HELP)
     add_options(parser)
     add_age(parser, "7d", "7d")
     parser.add_argument(

@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tiltyard.cli import FAILED
+from tiltyard.cli.arguments import TABLE_HELP
 from tiltyard.cli.text_table import escaped, lines, terminal_width
 from tiltyard.table.wording import counted
 
@@ -28,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         ("repair", "put sentinels where a shard's log cannot be read, so that it opens again"),
     ):
         action = actions.add_parser(name, help=told, description=told)
-        action.add_argument("uri", help="directory or URI of the table")
+        action.add_argument("uri", help=TABLE_HELP)
         if name == "check":
             action.add_argument("shard", nargs="?", help="one shard's id; all if not given")
         if name == "repair":

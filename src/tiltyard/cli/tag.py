@@ -5,28 +5,28 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from tiltyard.cli.arguments import TABLE_HELP, version_of
 from tiltyard.cli.text_table import lines, local_time, terminal_width
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="the tags there are")
-    listing.add_argument("uri", help="directory or URI of the table")
+    listing.add_argument("uri", help=TABLE_HELP)
     for name, told in (("create", "name a version"), ("move", "let a tag name another version")):
         action = actions.add_parser(name, help=told)
-        action.add_argument("uri", help="directory or URI of the table")
+        action.add_argument("uri", help=TABLE_HELP)
         action.add_argument("name", help="the tag")
         action.add_argument(
             "--at", metavar="VERSION", help="a version number or another tag; the newest if not given"
         )
     deleting = actions.add_parser("delete", help="remove a tag; its version stays until a cleanup")
-    deleting.add_argument("uri", help="directory or URI of the table")
+    deleting.add_argument("uri", help=TABLE_HELP)
     deleting.add_argument("name", help="the tag")
 
 
 def run(arguments: argparse.Namespace) -> int:
     import tiltyard.lance as lance
-    from tiltyard.cli.arguments import version_of
 
     dataset = lance.dataset(arguments.uri)
     tags = dataset.tags

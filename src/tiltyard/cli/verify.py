@@ -9,13 +9,13 @@ import argparse
 import sys
 
 from tiltyard.cli import FAILED
-from tiltyard.cli.arguments import version_of
+from tiltyard.cli.arguments import TABLE_HELP, version_of
 from tiltyard.cli.text_table import escaped
 from tiltyard.table.wording import counted
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("uri", help="directory or URI of the table")
+    parser.add_argument("uri", help=TABLE_HELP)
     parser.add_argument(
         "--at", metavar="VERSION", help="a version number or a tag; all versions if not given"
     )

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tiltyard.cli.arguments import whole_number
+from tiltyard.cli.arguments import TABLE_HELP, whole_number
 from tiltyard.errors import CorruptFile, ObjectNotFound, UnsupportedFeature
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ UNSUPPORTED = "(unsupported)"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("uri", help="directory or URI of the table")
+    parser.add_argument("uri", help=TABLE_HELP)
     parser.add_argument(
         "-n",
         "--newest",
