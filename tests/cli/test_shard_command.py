@@ -19,6 +19,12 @@ from tiltyard.memwal.scan import LsmScan
 NONE = "00000000-1111-4222-8333-444444444444"
 
 
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is shown is cut to the terminal's width."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> str:
     dataset = streamed(tmp_path / "t")
