@@ -19,6 +19,10 @@ FOUND = {
     ("tags-objects", 100567): "a creation with a lost answer, deleted by another, was told as not made",
     ("tags-objects", 200351): "a creation with a lost answer, deleted by another, was sent again",
     ("cleanups-disk", 50635): "a version whose writer slept before it named it went as old",
+    ("stream-claims-objects", 5): "a late sentinel of a passed claimant ended the rightful owner",
+    ("stream-flushes-objects", 5): "a fence check that could not be made was told as a refusal",
+    ("stream-take-overs-objects", 20): "a passed process saw later rows without earlier ones",
+    ("stream-collections-objects", 2): "a sleeper made a version in the place of a collected one",
 }
 
 

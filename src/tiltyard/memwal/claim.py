@@ -4,7 +4,7 @@ The epoch in the newest manifest says who owns a shard. A claim makes the next v
 and from then on fences the owner before; so it must not be made by somebody who may not write. All that can
 refuse a claim is looked at before the first write, and again on whatever stands there after a lost race.
 
-Invariants, and their tests in tests/memwal/test_claim.py and tests/simulation/test_mem_wal.py:
+Invariants, and their tests in tests/memwal/test_claim.py and tests/simulation/test_streams.py:
 1. A claim that is refused leaves the shard byte for byte as it was, and its owner unfenced.
 2. A spec id is an identity: 0 (shards named by hand) matches 0 only.
 3. Of claims that meet, one succeeds for each version; one that was overtaken says so and is not tried again.

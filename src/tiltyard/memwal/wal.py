@@ -4,9 +4,10 @@ Entries stand at positions 1, 2, 3, ... One append is in flight at a time: with 
 behind a hole, where nobody finds it. An append is acknowledged only if, *after* its entry stood durably, the
 newest manifest still had the writer's epoch: whoever claims later finds the entry and replays it.
 
-Invariants, and their tests in tests/memwal/test_wal.py and tests/simulation/test_mem_wal.py:
+Invariants, and their tests in tests/memwal/test_wal.py and tests/simulation/test_streams.py:
 1. An acknowledged entry is durable and will be replayed: no owner's sentinel stands below it.
 2. After an answer that does not tell, no other position is tried; the log is not used again (poisoned).
+   Another one is tried only above a sentinel of an earlier epoch, which stands where ours does not.
 3. An entry is never put at or below the replay cursor, nor above a position that is free.
 4. Reading stops with an error at a hole, never silently.
 """

@@ -4,7 +4,7 @@ Callers that arrive together share one log entry: the first of them leads, the o
 row is seen by scans when its entry is durable (at once where the caller asked for no durability). What has
 grown to a generation is frozen, stays visible, and is published beside the callers by one task.
 
-Invariants, and their tests in tests/memwal/test_writer.py and tests/simulation/test_mem_wal.py:
+Invariants, and their tests in tests/memwal/test_writer.py and tests/simulation/test_streams.py:
 1. A put that returned is durable and in the log of an epoch that nobody had passed when its entry stood.
 2. A put that raised `WriterFenced` with outcome `refused`, or `InvalidInput`, is nowhere.
 3. Rows of one generation never share a log entry with those of another.
