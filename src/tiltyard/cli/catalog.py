@@ -332,7 +332,8 @@ def _purge(catalog: Catalog, arguments: argparse.Namespace) -> int:
         them = "them" if empty > 1 else "it"
         print(
             f"{_directories(empty)} without a file {stay} for an hour after being emptied, "
-            f"whatever the grace, in the way of moves that come late; the next purge after that removes {them}"
+            "whatever the grace, in the way of moves that come late; "
+            f"the next purge after that removes {them}"
         )
     kept = len(dropped_tables(catalog))
     if kept:
