@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import uuid
 from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ from tiltyard.catalog.check import check
 from tiltyard.catalog.names import Id
 from tiltyard.catalog.namespaces import create_namespace
 from tiltyard.catalog.operations.opening import opened
+from tiltyard.catalog.repair import plan_repair, repair, undo
 from tiltyard.catalog.rows import TABLE, Row
 from tiltyard.catalog.tables import table_exists
 from tiltyard.errors import (
@@ -535,10 +537,37 @@ def test_bad_batches_are_refused_and_change_nothing(
 def test_damaged_intents_hold_up_nobody_and_are_shown(catalog: Catalog) -> None:
     directory = Path(catalog.uri, "_tiltyard", "batch")
     directory.mkdir(parents=True)
-    (directory / "x.json").write_text("{")
-    create_namespace(catalog, ("next",))
-    (found,) = check(catalog).findings
-    assert (found.kind, found.subject) == ("unfinished-batch", "_tiltyard/batch/x.json")
+    staged = {
+        "id": ["a"],
+        "location": "a.lance",
+        "version": 2,
+        "naming": "V2",
+        "path": "x",
+        "uuid": "u",
+        "undo": "v",
+    }
+    member = {"id": ["a"], "declare": True, "location": "a", "properties": None}
+    whole: dict[str, Any] = {"uuid": "x", "versions": [], "rows": [], "removals": []}
+    texts = ["{", "[]", "[" * 100_000, "null", "9" * 5_000, "\xff", json.dumps({**whole, "uuid": "y"})]
+    texts += [
+        json.dumps({**whole, "versions": [{**staged, "version": bad}]}) for bad in (1e400, 10**400, "2", -1)
+    ]
+    texts += [
+        json.dumps({**whole, "versions": [{**staged, "location": bad}]}) for bad in ("../b", "", "\ud800")
+    ]
+    texts += [json.dumps({**whole, "rows": [{**member, "properties": bad}]}) for bad in ([], {"k": 5})]
+    texts += [json.dumps({**whole, "removals": [{"id": "a", "location": "a", "ranges": []}]})]
+    for at, text in enumerate(texts):
+        (directory / "x.json").write_text(text, "latin-1")
+        create_namespace(catalog, (f"next{at}",))
+        report = check(catalog)
+        (found,) = report.findings
+        assert (found.kind, found.subject) == ("unreadable-record", "_tiltyard/batch/x.json")
+        assert report.damaged
+        made = repair(catalog, plan_repair(report))
+        assert check(catalog).findings == ()
+        assert undo(catalog, made.undo) == ("_tiltyard/batch/x.json: is there again",)
+        assert (directory / "x.json").read_text("latin-1") == text
 
 
 def test_a_catalog_without_a_register_refuses_rows_and_publishes_versions(tmp_path: Path) -> None:

@@ -224,6 +224,9 @@ def test_the_undo_file_is_for_people_too(catalog: Catalog) -> None:
     assert value["done"] == ["a$t: keep one of the rows"]
 
 
+UNDO: dict[str, object] = {"format": 1, "rows": [], "moved": {}, "set_aside": {}, "marks": {}}
+
+
 def test_bad_undo_files_are_refused_and_change_nothing(catalog: Catalog) -> None:
     directory = Path(catalog.uri, "_tiltyard", "repair")
     directory.mkdir(parents=True)
@@ -232,9 +235,48 @@ def test_bad_undo_files_are_refused_and_change_nothing(catalog: Catalog) -> None
         (directory / "x.json").write_text(content)
         with pytest.raises(CorruptFile):
             undo(catalog, "x.json")
-    (directory / "x.json").write_text('{"format":2}')
-    with pytest.raises(UnsupportedFeature):
-        undo(catalog, "x.json")
+    for field, bad in (
+        ("format", 1e400),
+        ("format", "9" * 5_000),
+        ("format", True),
+        ("set_aside", 5),
+        ("set_aside", {"x": 5}),
+        ("set_aside", ["x"]),
+        ("moved", {"x": ["y"]}),
+        ("marks", {"\ud800": "eA=="}),
+        ("marks", {"r.lance/.lance-deregistered": "\u00e9"}),
+        ("marks", {"r.lance/.lance-deregistered": 5}),
+        ("rows", [{"object_id": "x", "arrow": ["zz", "zz"]}]),
+        ("rows", [5]),
+        ("forgotten", {"tiltyard.trash.x": 5}),
+    ):
+        (directory / "x.json").write_text(json.dumps({**UNDO, field: bad}))
+        with pytest.raises(CorruptFile):
+            undo(catalog, "x.json")
+    for number in ("2", "9" * 4_000):
+        (directory / "x.json").write_text(f'{{"format":{number}}}')
+        with pytest.raises(UnsupportedFeature):
+            undo(catalog, "x.json")
+    inside = next(each.name for each in Path(catalog.uri).iterdir() if each.name.endswith("_a$t"))
+    for field, places in (
+        ("set_aside", {"__manifest/x": "r.lance"}),
+        ("set_aside", {"__manifest/x": "_tiltyard/repair/u/__manifest/x"}),
+        ("set_aside", {"x": "r.lance"}),
+        ("set_aside", {f"{inside}/x": f"_tiltyard/repair/u/{inside}/x"}),
+        ("set_aside", {"../x": "_tiltyard/repair/u/../x"}),
+        ("set_aside", {"x": "_tiltyard/repair/../x"}),
+        ("moved", {"x.lance": "r.lance"}),
+        ("moved", {"__manifest/x": "r.lance"}),
+        ("marks", {"__manifest/.lance-deregistered": ""}),
+        ("marks", {"r.lance/data/.lance-deregistered": ""}),
+        ("marks", {"r.lance/_versions/x": ""}),
+        ("marks", {"../../x": ""}),
+        ("forgotten", {"lance.namespace.manifest.deleted": "true"}),
+    ):
+        (directory / "x.json").write_text(json.dumps({**UNDO, field: places}))
+        with pytest.raises(InvalidInput):
+            undo(catalog, "x.json")
+    assert not list(Path(catalog.uri).rglob(".lance-deregistered"))
     for path in ("no.json", "../x.json", "/etc/passwd", "x.txt"):
         with pytest.raises(InvalidInput):
             undo(catalog, path)

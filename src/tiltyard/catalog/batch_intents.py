@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tiltyard.catalog.names import resolve
 from tiltyard.errors import CorruptFile, ObjectNotFound, OutcomeUnknown, StoreError
 from tiltyard.format.names import PRIVATE_DIR, is_temporary
 from tiltyard.store import Created
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 BATCH_DIR = f"{PRIVATE_DIR}/batch"
 _PENDING = ".json"
 _TORN = ".torn"
+VERSIONS = 1 << 64
+"""Every version is below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,16 +164,41 @@ def read_intent(store: Store, path: str) -> Intent | None:
         return None
     try:
         value = json.loads(data)
-        return Intent(
-            str(value["uuid"]),
+        intent = Intent(
+            _text(value["uuid"]),
             tuple(_staged(each) for each in value["versions"]),
             tuple(_row_change(each) for each in value["rows"]),
             tuple(_removal(each) for each in value["removals"]),
         )
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        if intent.path != path:
+            raise ValueError(f"it is that of batch {intent.uuid!r}")
+        return intent
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CorruptFile(
             f"a batch's intent must be a JSON object of its fields ({error!r})", path
         ) from error
+
+
+def _text(value: Any) -> str:
+    """Text of an intent, such as UTF-8 can write. Raises `ValueError`."""
+    if not isinstance(value, str):
+        raise ValueError(f"{type(value).__name__} is no text")
+    value.encode()
+    return value
+
+
+def _place(value: Any) -> str:
+    """The place of a table, or a path in one. Raises `ValueError`."""
+    text = _text(value)
+    resolve(text)
+    return text
+
+
+def _number(value: Any) -> int:
+    """A version. Raises `ValueError`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < VERSIONS:
+        raise ValueError(f"{type(value).__name__} is no version")
+    return value
 
 
 def _encoded(intent: Intent) -> bytes:
@@ -209,26 +237,28 @@ def _staged(value: Any) -> Staged:
     naming: Naming = "V1" if value["naming"] == "V1" else "V2"
     return Staged(
         _id(value),
-        str(value["location"]),
-        int(value["version"]),
+        _place(value["location"]),
+        _number(value["version"]),
         naming,
-        str(value["path"]),
-        str(value["uuid"]),
-        str(value["undo"]),
+        _place(value["path"]),
+        _text(value["uuid"]),
+        _text(value["undo"]),
     )
 
 
 def _row_change(value: Any) -> RowChange:
     properties = value["properties"]
     if properties is not None:
-        properties = {str(key): str(text) for key, text in properties.items()}
-    return RowChange(_id(value), bool(value["declare"]), str(value["location"]), properties)
+        properties = {_text(key): _text(text) for key, text in properties.items()}
+    return RowChange(_id(value), bool(value["declare"]), _place(value["location"]), properties)
 
 
 def _removal(value: Any) -> Removal:
-    ranges = tuple((int(start), int(end)) for start, end in value["ranges"])
-    return Removal(_id(value), str(value["location"]), ranges)
+    ranges = tuple((_number(start), _number(end)) for start, end in value["ranges"])
+    return Removal(_id(value), _place(value["location"]), ranges)
 
 
 def _id(value: Any) -> Id:
-    return tuple(str(part) for part in value["id"])
+    if not isinstance(value["id"], list):
+        raise ValueError("its id is no list")
+    return tuple(_text(part) for part in value["id"])

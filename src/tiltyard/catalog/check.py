@@ -90,13 +90,15 @@ def gather(catalog: Catalog) -> Facts:
     for location in _disputed(rows):
         if location in places and places[location].is_table:
             places[location] = replace(places[location], rows=_count(catalog, location))
+    batches, unreadable_batches = _batches(store)
     return replace(
         facts,
         rows=rows,
         elsewhere=_elsewhere(register, rows),
         places=places,
         files=files,
-        batches=tuple(batch_intents.pending(store)),
+        batches=batches,
+        unreadable_batches=unreadable_batches,
         torn=tuple(batch_intents.torn(store)),
         root_is_listed=catalog.settings.mode.lists_directories,
         has_register=catalog.settings.mode.has_register,
@@ -120,8 +122,11 @@ def _of_register(catalog: Catalog, register: Register) -> Facts:
         {},
         named=frozenset(named),
         dropped={each.key: (each.object_id, (each.location, each.home or "")) for each in dropped},
+        purged=tuple((each.object_id, each.location) for each in dropped if each.state == trash.PURGING),
         moves=tuple(_told(each) for each in under_way if _is_to_do(catalog.store, each)),
-        unreadable_records=(*trash.unreadable(metadata), *moves.unreadable(metadata)),
+        unreadable_records={
+            key: metadata[key] for key in (*trash.unreadable(metadata), *moves.unreadable(metadata))
+        },
         extra_columns=tuple(register.rows.extra_columns),
     )
     if register.snapshot is None:
@@ -135,6 +140,18 @@ def _of_register(catalog: Catalog, register: Register) -> Facts:
         indices=tuple(sorted(each.name for each in manifest.indices)),
         versions=len(list_names(catalog.register_store)),
     )
+
+
+def _batches(store: Store) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The intents of batches that are under way, and those that cannot be read."""
+    sound, unreadable = [], []
+    for path in batch_intents.pending(store):
+        try:
+            if batch_intents.read_intent(store, path) is not None:
+                sound.append(path)
+        except CorruptFile:
+            unreadable.append(path)
+    return tuple(sound), tuple(unreadable)
 
 
 def _is_to_do(store: Store, move: moves.Move) -> bool:

@@ -20,6 +20,9 @@ DROPPED = "dropped"
 PURGING = "purging"
 """The data are being deleted."""
 
+MAX_TIME_NS = 1 << 64
+"""No time of a store is later."""
+
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
@@ -86,27 +89,30 @@ def parsed(key: str, text: str) -> Dropped | None:
     """A record from the register's metadata; None for what cannot be read."""
     try:
         values = json.loads(text)
-        bases = values.get("base_objects")
+        bases, versions = values.get("base_objects"), values.get("versions")
+        if bases is not None and not isinstance(bases, list):
+            return None
         found = Dropped(
-            key.removeprefix(PREFIX),
-            values["id"],
-            values["location"],
-            int(values["time"]),
-            int(values["until"]),
-            values["state"],
-            values.get("home"),
-            values.get("metadata"),
-            None if bases is None else tuple(bases),
+            moves.uuid_of(key, PREFIX),
+            moves.words(values["id"]),
+            moves.words(values["location"]),
+            moves.whole(values["time"], MAX_TIME_NS),
+            moves.whole(values["until"], MAX_TIME_NS),
+            moves.words(values["state"]),
+            _maybe_words(values.get("home")),
+            _maybe_words(values.get("metadata")),
+            None if bases is None else tuple(map(_maybe_words, bases)),
             values.get("hidden") is True,
-            None if values.get("emptied") is None else int(values["emptied"]),
-            values.get("versions") if isinstance(values.get("versions"), bool) else None,
+            None if values.get("emptied") is None else moves.whole(values["emptied"], MAX_TIME_NS),
+            versions if isinstance(versions, bool) else None,
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
-    words = (found.object_id, found.location, found.state)
-    optional = (found.home, found.metadata)
-    sound = all(isinstance(each, str) for each in words)
-    return found if sound and all(each is None or isinstance(each, str) for each in optional) else None
+    return found if found.object_id else None
+
+
+def _maybe_words(value: Any) -> str | None:
+    return None if value is None else moves.words(value)
 
 
 def records(metadata: Mapping[str, str]) -> tuple[Dropped, ...]:

@@ -49,10 +49,14 @@ class Facts:
     """By location of a row: where else its directory may be, while a move is under way."""
     dropped: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     """Dropped tables that can be had back: object id and the places of their data, by key."""
+    purged: tuple[tuple[str, str], ...] = ()
+    """Dropped tables whose data are being deleted, and their directories, which may be emptied already."""
     moves: tuple[str, ...] = ()
-    unreadable_records: tuple[str, ...] = ()
-    """Keys of our own in the register's metadata whose values cannot be read."""
+    unreadable_records: Mapping[str, str] = field(default_factory=dict)
+    """Entries of our own in the register's metadata that cannot be read."""
     batches: tuple[str, ...] = ()
+    unreadable_batches: tuple[str, ...] = ()
+    """Files that should say what a batch is to do, and cannot be read."""
     torn: tuple[tuple[str, str], ...] = ()
     """Batches that could be neither finished nor taken back: their files, and what was told of them."""
     root_is_listed: bool = True

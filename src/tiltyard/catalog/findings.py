@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 from tiltyard.catalog.facts import Facts, Place
 from tiltyard.catalog.markers import DEREGISTERED
-from tiltyard.catalog.names import REGISTER, SUFFIX, object_id, parts
+from tiltyard.catalog.names import REGISTER, SUFFIX, is_inside, is_private, object_id, parts, resolve
 from tiltyard.catalog.rows import NAMESPACE, TABLE, Row, properties_text
-from tiltyard.errors import CatalogDamaged
+from tiltyard.errors import CatalogDamaged, InvalidInput
 
 MANY_VERSIONS = 10_000
 """Versions of the register from which on their number is worth a word."""
@@ -31,6 +31,9 @@ RENAME = "--rename"
 OPTIONS = (PRUNE, REGISTER_ORPHANS, RENAME)
 """What a mend may need to be asked for by, in the words of the command line."""
 
+OF_ROWS = ("unreadable-metadata", "unknown-type")
+"""Kinds of findings that tell something of the rows of an id, and nothing else."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mend:
@@ -38,8 +41,9 @@ class Mend:
 
     `before` and `after`: the rows of the object ids that it touches, as they are and as they shall be.
     `canonical`: the register is written anew, in the form that every writer knows. `unmark`: a file that
-    hides a table. `set_aside`: a directory that holds no table. `moved`: a directory that gets
-    another name, which `after` speaks of.
+    hides a table, or that nobody can read. `forget`: an entry in the register's metadata that nobody can
+    read, and its value. `set_aside`: a directory that holds no table. `moved`: a directory that gets another
+    name, which `after` speaks of.
     """
 
     told: str
@@ -48,6 +52,7 @@ class Mend:
     option: str = ""
     canonical: bool = False
     unmark: str = ""
+    forget: tuple[str, str] | None = None
     set_aside: str = ""
     moved: tuple[str, str] | None = None
 
@@ -243,10 +248,19 @@ def _properties(row: Row) -> dict[str, str] | None:
 
 def _unreadable_metadata(facts: Facts, rows: _Rows) -> Iterator[Finding]:
     for row in rows:
+        if row.object_type not in (TABLE, NAMESPACE):
+            continue  # what its metadata is, its own writer knows
         if row.metadata is not None and _properties(row) is None:
             text = f"its properties are no JSON object of texts: {row.metadata[:80]!r}"
             advice = "describing it fails; set its properties anew, or edit the row. It is not touched"
             yield Finding("unreadable-metadata", row.object_id, text, advice=advice)
+
+
+def _nameless(facts: Facts, rows: _Rows) -> Iterator[Finding]:
+    for row in rows:
+        if not row.object_id:
+            text = f"a row of type {row.object_type!r} with an empty id, at {row.location}: nobody finds it"
+            yield Finding("nameless-row", REGISTER, text, mends=_prune(row))
 
 
 def _unknown_types(facts: Facts, rows: _Rows) -> Iterator[Finding]:
@@ -288,6 +302,21 @@ def _missing_directories(facts: Facts, rows: _Rows) -> Iterator[Finding]:
         if not any(each in facts.places for each in tried):
             text = f"nothing is at its place {row.location}"
             yield Finding("missing-directory", row.object_id, text, mends=_prune(row))
+
+
+def _private_places(facts: Facts, rows: _Rows) -> Iterator[Finding]:
+    """Rows that name a part of the catalog or of another table, where they would do harm."""
+    tables = {each for each, place in facts.places.items() if place.is_table}
+    for row in rows.of(TABLE):
+        try:
+            place = resolve(row.location or "")
+        except InvalidInput:
+            continue
+        above = next((each for each in sorted(tables) if each != place and is_inside(place, each)), None)
+        if is_private(place) or above is not None:
+            of = "the catalog or of a table" if above is None else f"the table at {above}"
+            text = f"its place {row.location} is a part of {of}; it cannot be opened, for the sake of that"
+            yield Finding("private-place", row.object_id, text, mends=_prune(row))
 
 
 def _prune(row: Row) -> tuple[Mend, ...]:
@@ -408,10 +437,19 @@ def _files(facts: Facts, rows: _Rows) -> Iterator[Finding]:
 # -- our own records -----------------------------------------------------------------------------
 
 
+def _purged(facts: Facts, rows: _Rows) -> Iterator[Finding]:
+    for was, location in facts.purged:
+        if location in facts.places:
+            text = f"what is left of the purged table {was!r}; it stays for an hour after being emptied"
+            advice = "`tiltyard catalog purge` removes it then"
+            yield Finding("purged-directory", location, text, damage=False, advice=advice)
+
+
 def _records(facts: Facts, rows: _Rows) -> Iterator[Finding]:
-    for key in facts.unreadable_records:
+    for key, content in facts.unreadable_records.items():
         text = "a record of a dropped or moved table that cannot be read"
-        yield Finding("unreadable-record", key, text, advice="it is kept, and not touched")
+        mend = Mend("remove it", forget=(key, content))
+        yield Finding("unreadable-record", key, text, mends=(mend,))
     for key, (was, places) in facts.dropped.items():
         if not any(place in facts.places for place in places):
             text = f"the data of the dropped table is gone ({key}): it cannot be had back"
@@ -423,6 +461,10 @@ def _records(facts: Facts, rows: _Rows) -> Iterator[Finding]:
     for path in facts.batches:
         text = "a batch that is under way"
         yield Finding("unfinished-batch", path, text, damage=False, advice="the next change finishes it")
+    for path in facts.unreadable_batches:
+        text = "what should say what a batch is to do, and cannot be read: no change finishes it"
+        advice = "look at the tables that were written to then"
+        yield Finding("unreadable-record", path, text, advice=advice, mends=(Mend("remove it", unmark=path),))
     for path, told in facts.torn:
         advice = "look at these tables, then remove the file"
         yield Finding("torn-batch", path, told, advice=advice)
@@ -464,14 +506,17 @@ def _form(facts: Facts, rows: _Rows) -> Iterator[Finding]:
 
 
 _RULES: tuple[Callable[[Facts, _Rows], Iterator[Finding]], ...] = (
+    _nameless,
     _unreadable_metadata,
     _unknown_types,
     _missing_parents,
     _missing_directories,
+    _private_places,
     _shared_locations,
     _hidden,
     _directories,
     _files,
+    _purged,
     _records,
     _form,
 )

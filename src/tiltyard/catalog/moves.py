@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -30,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from tiltyard import runtime
 from tiltyard.catalog.markers import DEREGISTERED, WORD, read_marker, remove_marker
-from tiltyard.catalog.names import SUFFIX, hashed_location, parts
+from tiltyard.catalog.names import SUFFIX, hashed_location, is_place, parts
 from tiltyard.errors import ObjectNotFound, StoreError, UnsupportedFeature
 from tiltyard.store import Created
 from tiltyard.store.paths import parent_of
@@ -67,6 +68,11 @@ REGISTERS_KEPT = 8
 
 HIDDEN_NOTE = "hidden-"
 """What the files begin with that say that a directory was hidden, for which move."""
+
+MAX_ORDER = 1 << 53
+"""Nobody gets so far by counting: what says so cannot be read."""
+
+_UUID = re.compile(r"[0-9A-Za-z_-]{1,64}", re.ASCII)
 
 LATE_SECONDS = 10.0
 """A mover that was away for longer since its rewrite looks again whether there is still something to move."""
@@ -158,17 +164,41 @@ def _parsed(key: str, text: str) -> Move | None:
     try:
         values = json.loads(text)
         kind = Kind(values.get("kind", "move"))
-        named = {name: values.get(name) for name in ("trash", "nonce")}
-        places = [values["from"], values["to"], values["id"]]
-        if not all(isinstance(each, str) for each in places):
+        order = whole(values.get("order", 0), MAX_ORDER)
+        source, target, name = (words(values[each]) for each in ("from", "to", "id"))
+        more = {each: values.get(each) for each in ("trash", "nonce")}
+        named = {each: None if value is None else words(value) for each, value in more.items()}
+        needed = {Kind.MOVE: (source, target), Kind.HIDE: (source,), Kind.SHOW: (target,)}[kind]
+        if not all(map(is_place, needed)):
             return None
-        if not all(each is None or isinstance(each, str) for each in named.values()):
-            return None
-        source, target, name = places
-        order = int(values.get("order", 0))
-        return Move(key.removeprefix(PREFIX), kind, source, target, name, order=order, **named)
+        return Move(uuid_of(key, PREFIX), kind, source, target, name, order=order, **named)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
+
+
+def uuid_of(key: str, prefix: str) -> str:
+    """The uuid in the key of a record, which names files. Raises `ValueError`."""
+    found = key.removeprefix(prefix)
+    if not _UUID.fullmatch(found):
+        raise ValueError(f"{key!r} ends with no uuid")
+    return found
+
+
+def words(value: Any) -> str:
+    """Text of a record, such as can be stored. Raises `ValueError`."""
+    if not isinstance(value, str):
+        raise ValueError(f"{type(value).__name__} is no text")
+    value.encode()
+    return value
+
+
+def whole(value: Any, limit: int) -> int:
+    """A number of a record from 0 to below a limit: `json` also reads Infinity, and any number of digits.
+    Raises `ValueError`.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < limit:
+        raise ValueError(f"{type(value).__name__} is no number below {limit}")
+    return value
 
 
 def places(register: Register, row: Row) -> tuple[str, ...]:
@@ -256,9 +286,10 @@ def _history(metadata: Mapping[str, str]) -> tuple[int, list[list[Any]]]:
     try:
         values = json.loads(metadata.get(HISTORY, "{}"))
         recent = [
-            [int(order), str(source), str(target)] for order, source, target in values.get("recent", [])
+            [whole(order, MAX_ORDER), str(source), str(target)]
+            for order, source, target in values.get("recent", [])
         ]
-        return int(values.get("last", 0)), recent
+        return whole(values.get("last", 0), MAX_ORDER), recent
     except (ValueError, TypeError, AttributeError, RecursionError):
         # Not ours to read: then every look at it says "perhaps", and moves are counted anew from high up.
         return max((each.order for each in pending(metadata)), default=0) + MOVES_REMEMBERED, []
@@ -295,7 +326,7 @@ def relocate(draft: Draft, source: str, target: str) -> None:
     for key in [key for key in draft.metadata if key.startswith(TRASH_PREFIX)]:
         try:
             values = json.loads(draft.metadata[key])
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(values, dict) and values.get("location") == source:
             draft.metadata[key] = json.dumps({**values, "location": target}, separators=(",", ":"))

@@ -157,6 +157,15 @@ def resolve(location: str) -> str:
     return "/".join(segments)
 
 
+def is_place(location: str) -> bool:
+    """Whether a location can be that of a table: a path that can be stored, and no part of the catalog."""
+    try:
+        location.encode()
+        return not is_private(resolve(location))
+    except (InvalidInput, UnicodeEncodeError):
+        return False
+
+
 def is_inside(place: str, other: str) -> bool:
     """Whether a place below the root lies in another one, or is it."""
     return place == other or place.startswith(other + "/")

@@ -57,6 +57,9 @@ READER_FLAGS = "lance.namespace.manifest.reader_feature_flags"
 WRITER_FLAGS = "lance.namespace.manifest.writer_feature_flags"
 DELETED = "lance.namespace.manifest.deleted"
 KNOWN_FLAGS = 0
+MAX_MASK_DIGITS = 20
+MAX_SHOWN = 40
+"""Characters of a value in a message."""
 """Bits of both masks that this version knows."""
 
 DATA_VERSION = "2.2"
@@ -134,9 +137,13 @@ def check_writer(metadata: Mapping[str, str], where: str) -> None:
 
 def _check_mask(metadata: Mapping[str, str], key: str, where: str, done: str) -> None:
     text = metadata.get(key, "0")
-    if not (text.isascii() and text.isdigit() and int(text) < 1 << 64):
-        raise UnsupportedFeature(f"the catalog at {where} says {key} = {text!r}, expected a decimal number")
-    unknown = int(text) & ~KNOWN_FLAGS
+    digits = text.lstrip("0") or text[-1:]  # of a number of thousands `int` makes none
+    if not (text.isascii() and text.isdigit() and len(digits) <= MAX_MASK_DIGITS and int(digits) < 1 << 64):
+        raise UnsupportedFeature(
+            f"the catalog at {where} says {key} = {text[:MAX_SHOWN]!r}{'...' * (len(text) > MAX_SHOWN)}, "
+            "expected a decimal number of 64 bits"
+        )
+    unknown = int(digits) & ~KNOWN_FLAGS
     if unknown:
         raise UnsupportedFeature(
             f"the catalog at {where} can only be {done} by programs that know its features (bits of "

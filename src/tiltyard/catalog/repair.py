@@ -26,9 +26,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tiltyard import runtime
-from tiltyard.catalog.findings import OPTIONS, Finding, Mend
+from tiltyard.catalog import moves
+from tiltyard.catalog.batch_intents import BATCH_DIR
+from tiltyard.catalog.findings import OF_ROWS, OPTIONS, Finding, Mend
 from tiltyard.catalog.found import is_directory
+from tiltyard.catalog.markers import DEREGISTERED
+from tiltyard.catalog.names import inside_table, is_place, resolve
 from tiltyard.catalog.rows import Row
+from tiltyard.dataset import arguments
 from tiltyard.errors import (
     CorruptFile,
     InvalidInput,
@@ -76,6 +81,7 @@ class Plan:
     unmark: tuple[str, ...]
     set_aside: tuple[str, ...]
     moved: tuple[tuple[str, str], ...]
+    forget: tuple[tuple[str, str], ...]
     left: tuple[Finding, ...]
     """Findings that it does not mend, or not in full."""
 
@@ -102,7 +108,7 @@ def plan_repair(report: Report, options: Collection[str] = ()) -> Plan:
             raise InvalidInput(f"a repair knows the options {', '.join(OPTIONS)}, found {option!r}")
     held = _Held(report.rows)
     told: list[str] = []
-    left: list[Finding] = []
+    stay: list[Finding] = []
     chosen: list[Mend] = []
     for finding in report.findings:
         done = 0
@@ -112,15 +118,20 @@ def plan_repair(report: Report, options: Collection[str] = ()) -> Plan:
                 chosen.append(mend)
                 done += 1
         if done < len(finding.mends) or not finding.mends:
-            left.append(finding)
+            stay.append(finding)
+    changes = held.changes()
+    # What is wrong with a row goes with the row, whatever takes it away.
+    gone = {each.object_id for each in changes if not each.after}
+    left = [each for each in stay if each.mends or each.kind not in OF_ROWS or each.subject not in gone]
     return Plan(
         report.version,
         tuple(told),
-        held.changes(),
+        changes,
         any(mend.canonical for mend in chosen),
         tuple(mend.unmark for mend in chosen if mend.unmark),
         tuple(mend.set_aside for mend in chosen if mend.set_aside),
         tuple(mend.moved for mend in chosen if mend.moved is not None),
+        tuple(mend.forget for mend in chosen if mend.forget is not None),
         tuple(left),
     )
 
@@ -185,7 +196,7 @@ def repair(catalog: Catalog, plan: Plan) -> Repaired:
         for source, target in plan.moved:
             _rename(store, source, target)
             moved.append((source, target))
-        if plan.rows or plan.canonical:
+        if plan.rows or plan.canonical or plan.forget:
             catalog.mutate(lambda draft: _change(draft, plan), repairing=True)
     except OutcomeUnknown:
         raise
@@ -219,6 +230,9 @@ def _change(draft: Draft, plan: Plan) -> None:
             )
     for each in plan.rows:
         _put(draft, each.object_id, each.after)
+    for key, content in plan.forget:
+        if draft.metadata.get(key) == content:
+            del draft.metadata[key]
     if plan.canonical:
         draft.write_anew()
 
@@ -282,15 +296,19 @@ def undo(catalog: Catalog, path: str) -> tuple[str, ...]:
     data = _read(store, path)
     if data is None:
         raise InvalidInput(f"there is no undo file {path!r} in {store.uri}")
-    rows, aside, marks = _decoded(data, path)
+    undone = _decoded(data, path)
+    undone.check(store, path)
     told: list[str] = []
-    changed = bool(rows) and catalog.mutate(partial(_change_back, rows=rows), repairing=True)
+    changed = bool(undone.rows or undone.forgotten) and catalog.mutate(
+        partial(_change_back, undone=undone), repairing=True
+    )
     if changed:
-        told += [f"{each.object_id}: has {counted(len(each.before), 'row')} again" for each in rows]
-    for mark, content in marks.items():
+        told += [f"{each.object_id}: has {counted(len(each.before), 'row')} again" for each in undone.rows]
+        told += [f"{key}: is there again" for key in undone.forgotten]
+    for mark, content in undone.marks.items():
         if store.create(mark, content) is Created.WON:
             told.append(f"{mark}: is there again")
-    for source, target in aside.items():
+    for source, target in (undone.moved | undone.set_aside).items():
         if is_directory(store, target):
             refused = _move(store, target, source)
             told.append(f"{source}: {'is there again' if refused is None else refused}")
@@ -306,8 +324,10 @@ def _own_path(store: Store, path: str) -> str:
     return f"{REPAIR_DIR}/{name}"
 
 
-def _change_back(draft: Draft, rows: Sequence[RowsOf]) -> bool:
-    if all(_same(draft.rows.all(each.object_id), each.before) for each in rows):
+def _change_back(draft: Draft, undone: _Undo) -> bool:
+    rows = undone.rows
+    back = {key: text for key, text in undone.forgotten.items() if key not in draft.metadata}
+    if not back and all(_same(draft.rows.all(each.object_id), each.before) for each in rows):
         return False  # the repair never came so far, or was taken back
     for each in rows:
         if not _same(draft.rows.all(each.object_id), each.after):
@@ -317,23 +337,97 @@ def _change_back(draft: Draft, rows: Sequence[RowsOf]) -> bool:
             )
     for each in rows:
         _put(draft, each.object_id, each.before)
+    draft.metadata.update(back)
     return True
 
 
 # -- the undo file -------------------------------------------------------------------------------
 
 
-def _decoded(data: bytes, path: str) -> tuple[tuple[RowsOf, ...], dict[str, str], dict[str, bytes]]:
-    """Rows, directories by where they were, and marks with their content."""
+@dataclass(frozen=True, slots=True)
+class _Undo:
+    """What an undo file says: directories by where they were, marks with their content, and entries of the
+    register's metadata.
+    """
+
+    rows: tuple[RowsOf, ...]
+    moved: dict[str, str]
+    set_aside: dict[str, str]
+    marks: dict[str, bytes]
+    forgotten: dict[str, str]
+
+    def check(self, store: Store, path: str) -> None:
+        """Raise `InvalidInput` for what no repair has done: files that people have edited would else move
+        or hide what is not theirs.
+        """
+        named = {row.location for each in self.rows for row in each.after}
+        for source, target in self.moved.items():
+            if target not in named or not (_is_free_place(store, source) and _is_free_place(store, target)):
+                raise _no_place(path, f"{source!r} and {target!r}")
+        for source, target in self.set_aside.items():
+            aside = target.removeprefix(f"{REPAIR_DIR}/").removesuffix(f"/{source}")
+            if target != f"{REPAIR_DIR}/{aside}/{source}" or not _is_name(aside):
+                raise _no_place(path, f"{target!r}")
+            if not _is_free_place(store, source):
+                raise _no_place(path, f"{source!r}")
+        for mark in self.marks:
+            above, _, name = mark.rpartition("/")
+            is_intent = above == BATCH_DIR and name.endswith(".json") and _is_name(name)
+            if not is_intent and not (name == DEREGISTERED and _is_free_place(store, above)):
+                raise _no_place(path, f"{mark!r}")
+        for key in self.forgotten:
+            if not key.startswith((moves.PREFIX, moves.TRASH_PREFIX)):
+                raise InvalidInput(f"{path} speaks of {key!r}, which no repair removes; nothing was changed")
+
+
+def _is_free_place(store: Store, place: str) -> bool:
+    """Whether a directory can be at a place: no part of the catalog, and none of another table."""
+    return is_place(place) and inside_table(store, resolve(place)) is None
+
+
+def _is_name(text: str) -> bool:
+    return text.isascii() and text.isprintable() and "/" not in text and text not in ("", ".", "..")
+
+
+def _no_place(path: str, what: str) -> InvalidInput:
+    return InvalidInput(
+        f"{path} speaks of {what}, where a repair puts nothing: a part of the catalog or of a table, or not "
+        "what was moved; nothing was changed"
+    )
+
+
+def _decoded(data: bytes, path: str) -> _Undo:
+    """What an undo file says. Raises `CorruptFile`, `UnsupportedFeature`."""
     try:
         value = json.loads(data)
-        number = int(value["format"])
-        if number == FORMAT:
-            marks = {str(key): b64decode(text) for key, text in value["marks"].items()}
-            return _decoded_rows(value["rows"]), {**value["moved"], **value["set_aside"]}, marks
+        number = value["format"]
+        if isinstance(number, int) and number != FORMAT:
+            raise UnsupportedFeature(
+                f"{path} is an undo file of another format ({arguments.shown(number)}), this version knows "
+                f"{FORMAT}"
+            )
+        if number is True or not isinstance(number, int):
+            raise ValueError("its format is no number")
+        marks = {key: b64decode(text, validate=True) for key, text in _texts(value["marks"]).items()}
+        return _Undo(
+            _decoded_rows(value["rows"]),
+            _texts(value["moved"]),
+            _texts(value["set_aside"]),
+            marks,
+            _texts(value.get("forgotten", {})),
+        )
+    except UnsupportedFeature:
+        raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CorruptFile(f"an undo file must be a JSON object of its fields ({error!r})", path) from error
-    raise UnsupportedFeature(f"{path} is an undo file of format {number}, this version knows {FORMAT}")
+
+
+def _texts(value: Any) -> dict[str, str]:
+    """A map of text to text, such as UTF-8 can write. Raises `ValueError`, `AttributeError`."""
+    for key, text in value.items():
+        moves.words(key)
+        moves.words(text)
+    return dict(value)
 
 
 def _encoded(catalog: Catalog, plan: Plan, aside: dict[str, str], marks: dict[str, bytes]) -> bytes:
@@ -356,6 +450,7 @@ def _encoded(catalog: Catalog, plan: Plan, aside: dict[str, str], marks: dict[st
         "marks": {path: b64encode(content).decode() for path, content in marks.items()},
         "set_aside": aside,
         "moved": dict(plan.moved),
+        "forgotten": dict(plan.forget),
     }
     return json.dumps(value, indent=1).encode()
 
@@ -390,7 +485,7 @@ def _decoded_rows(values: Any) -> tuple[RowsOf, ...]:
     found = []
     for each in values:
         before, after = (_unstreamed(text) for text in each["arrow"])
-        found.append(RowsOf(str(each["object_id"]), before, after))
+        found.append(RowsOf(moves.words(each["object_id"]), before, after))
     return tuple(found)
 
 

@@ -152,6 +152,8 @@ class Rows:
                 for each, kind in zip(self.ids, self.types, strict=True)
                 if kind == object_type and each.startswith(prefix) and SEPARATOR not in each[start:]
             }
+            if not prefix:
+                names.discard("")  # an empty id is that of the root: nobody can ask for such a row
             found = sorted(names)
             if len(self._listings) < MAX_LISTINGS_KEPT:
                 self._listings[prefix, object_type] = found
