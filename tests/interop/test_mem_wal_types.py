@@ -234,9 +234,7 @@ def test_columns_of_every_type_pass_both_ways(tmp_path: Path, peer: Peer) -> Non
         [*wide_rows([2, 3], False).to_pylist(), *wide_rows([5, 6, 9], True).to_pylist()],
         key=lambda row: row["id"],
     )
-    first, second = newest_manifest(mine).sstables[0], newest_manifest(other).sstables[0]
-    assert first.physical_rows == second.physical_rows
-    assert first.primary_key_bytes == second.primary_key_bytes
+    check_alike(mine, other, peer)
     for path in (mine, other):
         assert sorted(live(path).to_pylist(), key=lambda row: row["id"]) == expected
         theirs = peer(SCAN, p=str(path), listed=listed(newest_manifest(path)))

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from tiltyard.errors import UnsupportedFeature
-from tiltyard.expr.arrays import bools_of, valid_of, values_of
+from tiltyard.expr.arrays import bools_of, plain, valid_of, values_of
 from tiltyard.format.schema import Schema
 
 SUPPORTED = "Int8/16/32/64, UInt8/16/32/64, Boolean, Utf8/LargeUtf8, Binary/LargeBinary"
@@ -91,12 +91,18 @@ BATCH_BYTES = 40
 
 
 def counted_bytes(column: Any) -> int:
-    """The bytes of a plain column as accounting has them (MemWAL, section 4.6): an estimate."""
+    """The bytes of a column as accounting has them (MemWAL, section 4.6): an estimate."""
+    if not types.is_dictionary(column.type):
+        column = plain(column)
     rows, kind = len(column), column.type
     bits = -(-rows // 8)
     held = bits if column.buffers()[0] is not None and valid_of(column) is not None else 0
     if types.is_boolean(kind):
         return bits + held
+    if types.is_struct(kind):
+        return held + sum(counted_bytes(column.field(at)) for at in range(kind.num_fields))
+    if types.is_dictionary(kind):
+        return counted_bytes(column.indices) + counted_bytes(column.dictionary)
     if _is_text(kind):
         wide = types.is_large_string(kind) or types.is_large_binary(kind)
         _, offsets, _ = column.buffers()

@@ -126,11 +126,11 @@ def write_sstable(
             f"({store.failure(path)}); it is written again under another name"
         )
     _check_complete(store, manifest, bool(keys))
-    key_bytes = sum(counted_bytes(plain(b.column(name))) for b in rows.batches for name in rows.schema.key)
+    key_bytes = sum(counted_bytes(b.column(name)) for b in rows.batches for name in rows.schema.key)
     return SsTable(
         generation,
         name,
-        sum(BATCH_BYTES + sum(counted_bytes(plain(each)) for each in b.columns) for b in rows.batches),
+        sum(BATCH_BYTES + sum(counted_bytes(each) for each in b.columns) for b in rows.batches),
         rows.rows,
         key_bytes if keys else None,
     )
