@@ -10,14 +10,22 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import lakes
+from catalog_damage import put_rows
 from tiltyard.catalog import Catalog, open_catalog
+from tiltyard.catalog.check import check
+from tiltyard.catalog.findings import PRUNE
 from tiltyard.catalog.found import find_table
 from tiltyard.catalog.listing import list_tables
 from tiltyard.catalog.markers import DEREGISTERED, RESERVED
 from tiltyard.catalog.namespaces import create_namespace
+from tiltyard.catalog.operations.opening import opened
+from tiltyard.catalog.renaming import rename_table
+from tiltyard.catalog.repair import plan_repair, repair
 from tiltyard.catalog.round import Draft
 from tiltyard.catalog.rows import Row
-from tiltyard.catalog.tables import create_table, declare_table
+from tiltyard.catalog.tables import create_table, declare_table, deregister_table
+from tiltyard.catalog.trash import drop_table
 from tiltyard.dataset import write_dataset
 from tiltyard.errors import CatalogDamaged, InvalidInput, TableNotFound, UnsupportedFeature
 from tiltyard.session import Session
@@ -207,3 +215,31 @@ def test_the_uri_is_a_url(open_: Open, tmp_path: Path) -> None:
     create_namespace(open_(), ("n",))
     found = declare_table(open_(), ("n", "a b"))
     assert found.uri == f"file://{tmp_path}/lake/{found.location.replace(' ', '%20')}"
+
+
+@pytest.mark.parametrize(
+    "location", ["__manifest", "__manifest/x", "_tiltyard", "r.lance/data", "/r.lance//data", "a/_versions"]
+)
+def test_a_row_that_names_a_part_of_something_else_is_damage(tmp_path: Path, location: str) -> None:
+    """Another program may have put it: what is done to such a table would be done to that."""
+    root = str(tmp_path / "lake")
+    lakes.put(lakes.fresh(root), ("r",), 1)
+    create_namespace(lakes.fresh(root), ("n",))
+    put_rows(root, Row("n$bad", "table", location))
+    id = ("n", "bad")
+    for call in (
+        lambda: find_table(lakes.fresh(root), id),
+        lambda: opened(lakes.fresh(root), id),
+        lambda: drop_table(lakes.fresh(root), id, purge=True),
+        lambda: rename_table(lakes.fresh(root), id, ("n", "worse")),
+        lambda: deregister_table(lakes.fresh(root), id),
+        lambda: create_table(lakes.fresh(root), id, pa.table({"a": [1]}), mode="overwrite"),
+    ):
+        with pytest.raises(CatalogDamaged, match="tiltyard catalog repair"):
+            call()
+    (finding,) = (each for each in check(lakes.fresh(root)).findings if each.kind == "private-place")
+    assert (finding.subject, finding.damage) == ("n$bad", True)
+    repair(lakes.fresh(root), plan_repair(check(lakes.fresh(root)), [PRUNE]))
+    assert not check(lakes.fresh(root)).damaged
+    assert lakes.values(lakes.fresh(root), ("r",)) == [1]
+    assert list_tables(lakes.fresh(root), ("n",)).names == ()

@@ -23,9 +23,18 @@ from urllib.parse import quote
 from tiltyard.catalog import moves
 from tiltyard.catalog.dropped import parsed
 from tiltyard.catalog.markers import DEREGISTERED, RESERVED, nonce_of, read_marker
-from tiltyard.catalog.names import SUFFIX, checked_id, location_uri, object_id, resolve, root_location
+from tiltyard.catalog.names import (
+    SUFFIX,
+    checked_id,
+    inside_table,
+    is_private,
+    location_uri,
+    object_id,
+    resolve,
+    root_location,
+)
 from tiltyard.catalog.register import absent
-from tiltyard.catalog.rows import TABLE
+from tiltyard.catalog.rows import REPAIR, TABLE
 from tiltyard.catalog.settings import Mode
 from tiltyard.errors import (
     CatalogDamaged,
@@ -146,6 +155,13 @@ def _where(catalog: Catalog, register: Register, row: Row) -> str:
         raise CatalogDamaged(
             f"the register of {catalog.store.uri} has table {row.object_id!r} at an impossible place: {error}"
         ) from error
+    above = inside_table(catalog.store, place)
+    if is_private(place) or above is not None:
+        told = "the catalog or of a table" if above is None else f"the table at {above!r}"
+        raise CatalogDamaged(
+            f"the register of {catalog.store.uri} has table {row.object_id!r} at {place!r}, a part of "
+            f"{told}: what is done to the one would be done to the other. {REPAIR} takes the row away"
+        )
     encoded = quote(place, safe=KEPT_CHARACTERS)
     if encoded != place and not is_directory(catalog.store, place) and is_directory(catalog.store, encoded):
         return encoded
