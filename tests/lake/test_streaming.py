@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import tiltyard as ty
+from tiltyard import runtime
 from tiltyard.errors import (
     ForkedHandle,
     InvalidInput,
@@ -120,6 +121,23 @@ def test_hundreds_of_awaited_puts_share_log_entries_and_need_no_thread_each(flig
         (writer,) = stream._writer.writers
         assert writer.stats()["put_count"] == 401
         assert writer.stats()["wal_flush_count"] < 300
+
+
+def test_rows_that_nobody_waits_for_reach_the_log_by_themselves(flights: Any, monkeypatch: Any) -> None:
+    begun: list[str] = []
+    real = runtime.spawn
+    monkeypatch.setattr(runtime, "spawn", lambda *a, **n: (begun.append(n["name"]), real(*a, **n))[1])
+    with flights.stream() as stream:
+        stream.put(row(10))
+        for key in range(11, 61):
+            stream.put(row(key), durable=False)
+        reached = 0
+        for change in flights.tail(follow=True, timeout=60):
+            reached += change.rows.num_rows
+            if reached == 51:
+                break
+        assert reached == 51
+        assert len(begun) < 25  # a task for a while of rows, not for each
 
 
 def test_awaited_puts_wait_for_room(flights: Any) -> None:

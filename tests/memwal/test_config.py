@@ -87,3 +87,11 @@ def test_generations_are_no_larger_than_the_official_writer_replays() -> None:
     assert (made.rows, made.entries) == (100_000, 8_000)
     small = writer_config({}, {"max_memtable_rows": 5, "max_memtable_batches": 6})
     assert (small.rows, small.entries) == (5, 6)
+
+
+def test_what_a_table_keeps_for_us_turns_nothing_off() -> None:
+    """Only where the settings were recorded does an absent one mean: off."""
+    assert writer_config({"tiltyard.incarnation": "1", "tiltyard.spec.last": "1"}, {}) == WriterConfig()
+    recorded = WriterConfig(max_memtable_rows=7, max_wal_flush_interval_ms=None)
+    kept = {**recorded.recorded(), "tiltyard.incarnation": "1", "hnsw.i.max_level": "3"}
+    assert writer_config(kept, {}) == recorded

@@ -1,4 +1,4 @@
-"""A process that awaits many puts at once is killed: whatever was acknowledged is there, and nothing twice."""
+"""A process that awaits many puts at once is killed: what was acknowledged is there, and nothing twice."""
 
 from __future__ import annotations
 

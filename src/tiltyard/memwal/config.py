@@ -86,7 +86,7 @@ def writer_config(defaults: Mapping[str, str], options: Mapping[str, Any]) -> Wr
     Options that only the table knows (`tiltyard.`, `hnsw.`) are left alone. Raises `InvalidInput`.
     """
     given: dict[str, Any] = {}
-    if defaults:
+    if any(name in _NAMES for name in defaults):  # all were recorded: what is not among them is off
         given.update({name: None for name in _MAY_BE_OFF if name not in defaults})
     for name, text in defaults.items():
         if name in _NAMES:

@@ -376,7 +376,7 @@ class ShardWriter:
             first = group[0] if group else at
             for each in range(first, len(items)):
                 answers[each] = error
-        if self._state[0].pending:
+        if self.logs_at is not None:
             self._publisher.wake()
         return answers
 
