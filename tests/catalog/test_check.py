@@ -22,6 +22,7 @@ from tiltyard.catalog.findings import PRUNE, REGISTER_ORPHANS, Finding, find
 from tiltyard.catalog.repair import plan_repair
 from tiltyard.catalog.round import Draft
 from tiltyard.catalog.rows import NAMESPACE, TABLE, Row
+from tiltyard.catalog.trash import drop_table
 
 DATA = pa.table({"x": [1, 2]})
 
@@ -339,3 +340,11 @@ def test_after_a_repair_nothing_is_left_that_it_could_mend(
     foreign = [row for row in rows if row.object_type == "table_version"]
     assert [row for row in mended.rows if row.object_type == "table_version"] == foreign or len(foreign) > 1
     assert {row.object_id for row in rows} <= {row.object_id for row in mended.rows}
+
+
+def test_data_that_were_to_be_deleted_are_not_missed(catalog: Catalog, tmp_path: Path) -> None:
+    """A record of a table that nobody can bring back any more stands until the emptied directory has gone."""
+    drop_table(catalog, ("r",), purge=True)
+    (emptied,) = (each for each in tmp_path.iterdir() if "_dropped_r" in each.name)
+    shutil.rmtree(emptied)
+    assert checked(catalog).findings == ()

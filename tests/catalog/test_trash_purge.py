@@ -111,6 +111,16 @@ def test_an_immediate_drop_whose_files_cannot_be_deleted_has_dropped(root: str, 
     assert (directories(fresh(root)), trash_left(fresh(root))) == ([], 0)
 
 
+def test_without_a_register_such_a_drop_has_dropped_too(tmp_path: Path) -> None:
+    root = str(tmp_path / "plain")
+    put(fresh(root, "v1"), ("t",), 1)
+    failing = FaultyStore(open_store(root), Plan(Rule(Fault.FAIL_BEFORE, "delete_tree")))
+    drop_table(over(failing, "v1"), ("t",), purge=True)
+    assert not has(fresh(root, "v1"), ("t",))
+    purge(fresh(root, "v1"))
+    assert directories(fresh(root, "v1")) == []
+
+
 def test_what_a_row_or_another_drop_still_names_is_left_alone(root: str) -> None:
     lake = fresh(root)
     put(lake, ("n", "t"), 1)

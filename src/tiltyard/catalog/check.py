@@ -121,7 +121,11 @@ def _of_register(catalog: Catalog, register: Register) -> Facts:
         (),
         {},
         named=frozenset(named),
-        dropped={each.key: (each.object_id, (each.location, each.home or "")) for each in dropped},
+        dropped={
+            each.key: (each.object_id, (each.location, each.home or ""))
+            for each in dropped
+            if each.state == trash.DROPPED  # of others the data are to be gone
+        },
         purged=tuple((each.object_id, each.location) for each in dropped if each.state == trash.PURGING),
         moves=tuple(_told(each) for each in under_way if _is_to_do(catalog.store, each)),
         unreadable_records={

@@ -133,8 +133,10 @@ def drop_table(catalog: Catalog, id: Id, grace_ns: int, *, purge: bool = False) 
         raise no_table(catalog, absent(), id)
     with suppress(StoreError):  # decided; the marker hides it where it is
         record = _moved_aside(catalog, record)
-    if purge and _decide(table, record, PURGE) and _is_here(store, record.location, record):
-        _delete(store, record)
+    if purge:
+        with suppress(StoreError, OutcomeUnknown):  # what is not deleted now, the next purge deletes
+            if _decide(table, record, PURGE) and _is_here(store, record.location, record):
+                _delete(store, record)
     return record
 
 
