@@ -77,7 +77,7 @@ def test_a_catalog_with_every_damage_is_mended_in_one_version_and_the_repair_tak
     assert made.not_done == ()
     assert not check(catalog, grace_seconds=0).damaged
     lake = ty.connect(root)
-    assert lake.tables() == ["a.t", "a.t_2", "d", "r_table"]
+    assert lake.tables(declared=True) == ["a.t", "a.t_2", "d", "r_table"]
     assert lake["r_table"].to_arrow() == DATA
     assert lake["a.t_2"].to_arrow() == DATA
     assert lake.properties("a.t") == {}

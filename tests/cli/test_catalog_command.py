@@ -191,3 +191,7 @@ def test_a_purge_tells_of_emptied_directories_that_stay(
         told = said(capsys, "purge", root, *grace)
         assert told[0] == "removed 0 directories"
         assert told[1].startswith("1 directory without a file stays for an hour after being emptied")
+    assert main(["catalog", "check", root]) == 0
+    (finding, _) = capsys.readouterr().out.splitlines()
+    assert finding.startswith("purged-directory")
+    assert "`tiltyard catalog purge` removes it then" in finding

@@ -304,12 +304,15 @@ def _dropped(catalog: Catalog, arguments: argparse.Namespace) -> int:
         {
             "table": _text(each.id),
             "dropped": local_time(each.dropped_ns),
-            "can be brought back until": local_time(each.until_ns),
+            "until": local_time(each.until_ns),
             "id": each.trash,
         }
         for each in dropped_tables(catalog)
     ]
-    print("\n".join(lines(pa.Table.from_pylist(found), terminal_width())) if found else "no dropped tables")
+    if not found:
+        print("no dropped tables")
+        return 0
+    print("\n".join(lines(pa.Table.from_pylist(found), terminal_width(), whole=("table", "id"))))
     return 0
 
 
