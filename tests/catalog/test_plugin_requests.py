@@ -43,6 +43,16 @@ def files(ns: DirectoryNamespace) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
+class Dumped:
+    """What looks like a model, and gives anything."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def model_dump(self) -> Any:
+        return self._value
+
+
 BAD: list[tuple[str, Any]] = [
     ("create_namespace", {}),
     ("create_namespace", {"id": ["x"], "mode": "Sometimes"}),
@@ -96,6 +106,13 @@ BAD: list[tuple[str, Any]] = [
     ("query_table", {"id": ID, "k": -1, "vector": {}}),
     ("query_table", {"id": ID, "k": 1, "vector": {"single_vector": ["x"]}}),
     ("query_table", {"id": ID, "k": 1, "vector": {"single_vector": [1.0, 2.0]}}),
+    ("query_table", {"id": ID, "k": 1, "vector": {"single_vector": [10**400]}}),
+    ("query_table", {"id": ID, "k": 1, "vector": {"multi_vector": [[10**400]]}}),
+    ("query_table", {"id": ID, "k": 1, "vector": {"single_vector": [1.0]}, "lower_bound": 10**400}),
+    ("query_table", {"id": ID, "k": 1, "vector": {"single_vector": [1.0]}, "upper_bound": -(10**400)}),
+    ("query_table", Dumped(5)),
+    ("query_table", Dumped([("id", ID)])),
+    ("query_table", {"id": ID, "k": 1, "vector": Dumped("x")}),
     ("query_table", {"id": ID, "k": 1, "vector": {}, "filter": "id ="}),
     ("query_table", {"id": ID, "k": 1, "vector": {}, "offset": -1}),
     ("query_table", {"id": ID, "k": 1, "vector": {"single_vector": [1.0]}, "distance_type": "taxi"}),
@@ -142,6 +159,21 @@ def test_a_malformed_request_is_invalid_and_changes_nothing(
     assert caught.value.code == 13
     assert isinstance(caught.value, TiltyardError)
     assert files(ns) == before
+
+
+@pytest.mark.parametrize(
+    ("vector", "named"),
+    [
+        ({"multi_vector": 5}, "'multi_vector'"),
+        ({"multi_vector": [5]}, r"'multi_vector'\[0\]"),
+        ({"multi_vector": [["x"]]}, r"'multi_vector'\[0\]\[0\]"),
+        ({"single_vector": 5}, "'single_vector'"),
+        ({"single_vector": [1.0, "x"]}, r"'single_vector'\[1\]"),
+    ],
+)
+def test_a_wrong_vector_is_named(vector: Any, named: str, ns: DirectoryNamespace) -> None:
+    with pytest.raises(interface.InvalidInputError, match=named):
+        ns.query_table({"id": ID, "k": 1, "vector": vector})
 
 
 @pytest.mark.parametrize(

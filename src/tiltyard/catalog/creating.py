@@ -56,6 +56,7 @@ from tiltyard.catalog.rows import TABLE, Row, properties_text
 from tiltyard.catalog.settings import Mode
 from tiltyard.catalog.taking import Look, check_parents, look, taken
 from tiltyard.catalog.trash import is_kept
+from tiltyard.dataset import arguments
 from tiltyard.errors import (
     CatalogThrottled,
     InvalidInput,
@@ -131,6 +132,8 @@ def checked_properties(properties: Any) -> dict[str, str] | None:
     for key, value in properties.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise WrongType(f"properties must be a mapping of text to text, found {key!r}: {value!r}")
+        arguments.text("the name of a property", key)
+        arguments.text(f"the property {key!r}", value)
     return dict(properties)
 
 

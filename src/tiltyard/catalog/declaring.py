@@ -51,6 +51,7 @@ from tiltyard.catalog.rows import TABLE, Row, properties_text
 from tiltyard.catalog.settings import Mode
 from tiltyard.catalog.taking import Look, check_parents, look, taken
 from tiltyard.catalog.trash import is_kept, records
+from tiltyard.dataset import arguments
 from tiltyard.errors import (
     InvalidInput,
     OutcomeUnknown,
@@ -134,6 +135,7 @@ def _exists(catalog: Catalog, id: Id) -> TableAlreadyExists:
 def check_location(catalog: Catalog, id: Id, given: str | None, place: str) -> None:
     if given is None:
         return
+    arguments.text("a table's location", given)
     root = catalog.store.uri.rstrip("/")
     expected = location_uri(catalog.store.uri, place)
     if given.rstrip("/") not in (place, f"{root}/{place}", f"file://{root}/{place}", expected):
@@ -322,6 +324,7 @@ def checked_location(location: Any) -> str:
     """A location as given by a caller. Raises InvalidInput for what does not lie below the root."""
     if not isinstance(location, str):
         raise WrongType(f"a table's location must be text, found {location!r}")
+    arguments.text("a table's location", location)
     if "://" in location:
         raise InvalidInput(
             f"Absolute URIs are not allowed for register_table: location {location!r} must be a path "

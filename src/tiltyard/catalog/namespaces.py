@@ -24,6 +24,7 @@ from tiltyard.catalog.names import Id, check_new_id, object_id
 from tiltyard.catalog.rows import NAMESPACE, TABLE, Row, properties_text
 from tiltyard.catalog.settings import Mode
 from tiltyard.catalog.taking import check_parents
+from tiltyard.dataset import arguments
 from tiltyard.errors import (
     InvalidInput,
     NamespaceAlreadyExists,
@@ -162,6 +163,9 @@ def _checked_properties(properties: Mapping[str, str] | None) -> dict[str, str] 
         isinstance(key, str) and isinstance(value, str) for key, value in properties.items()
     ):
         raise WrongType(f"properties are a mapping of text to text, found {properties!r}")
+    for key, value in properties.items():
+        arguments.text("the name of a property", key)
+        arguments.text(f"the property {key!r}", value)
     return dict(properties)
 
 

@@ -92,11 +92,7 @@ class Given:
     def maybe_number(self, name: str) -> float | None:
         """A number or None."""
         value = self._fields.get(name)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise arguments.wrong(self._name(name), "a number", value)
-        return float(value)
+        return None if value is None else number_of(self._name(name), value)
 
     def texts(self, name: str) -> list[str]:
         """A list of texts; empty where there is none."""
@@ -148,8 +144,20 @@ def fields_of(value: Any, name: str) -> dict[str, Any]:
     dump = getattr(value, "model_dump", None)
     if dump is None:
         raise arguments.wrong(name, "a model of lance_namespace or a mapping", value)
-    fields: dict[str, Any] = dump()
-    return fields
+    fields = dump()
+    if not isinstance(fields, Mapping):
+        raise arguments.wrong(f"{name}.model_dump()", "a mapping", fields)
+    return {str(key): each for key, each in fields.items()}
+
+
+def number_of(name: str, value: Any) -> float:
+    """A number that a float holds."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise arguments.wrong(name, "a number", value)
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise InvalidInput(f"{name} must fit a double, found {arguments.shown(value)}") from error
 
 
 def parts_of(value: Any, name: str) -> tuple[str, ...]:

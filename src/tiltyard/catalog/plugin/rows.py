@@ -11,7 +11,7 @@ from tiltyard.catalog.operations import ipc, reading
 from tiltyard.catalog.operations import rows as operations
 from tiltyard.catalog.operations.reading import Query
 from tiltyard.catalog.plugin.face import Face, served, served_with_data
-from tiltyard.catalog.plugin.requests import Given, fields_of
+from tiltyard.catalog.plugin.requests import Given, fields_of, number_of
 from tiltyard.dataset import arguments
 from tiltyard.errors import InvalidInput, UnsupportedFeature
 
@@ -182,14 +182,15 @@ def _vector(given: Given) -> tuple[float, ...] | None:
     found = parts.get("single_vector")
     several = parts.get("multi_vector")
     if not found and several:
-        found = arguments.items("'multi_vector'", several, object)[0]
+        found = _listed("'multi_vector'", several)[0]
     if not found:
         return None
-    numbers = arguments.items("'vector'", found, object)
-    for at, each in enumerate(numbers):
-        if isinstance(each, bool) or not isinstance(each, (int, float)):
-            raise arguments.wrong(f"vector[{at}]", "a number", each)
-    return tuple(float(each) for each in numbers)  # type: ignore[arg-type]
+    name = "'single_vector'" if parts.get("single_vector") else "'multi_vector'[0]"
+    return tuple(number_of(f"{name}[{at}]", each) for at, each in enumerate(_listed(name, found)))
+
+
+def _listed(name: str, value: Any) -> list[Any]:
+    return arguments.items(name, value, object)
 
 
 def _columns(given: Given) -> tuple[str, ...] | dict[str, str] | None:
