@@ -231,7 +231,7 @@ class ShardWriter:
         """What begins putting rows in the log's columns, once there is room for them; nothing for no rows."""
         if not self._admits(batch):
             return []
-        if self._is_crowded():
+        while self._is_crowded():  # looked at again here: others may have taken the room meanwhile
             await in_thread(self._wait_for_room)
         began = runtime.monotonic()
 
