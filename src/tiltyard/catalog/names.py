@@ -158,10 +158,10 @@ def resolve(location: str) -> str:
 
 
 def is_place(location: str) -> bool:
-    """Whether a location can be that of a table: a path that can be stored, and no part of the catalog."""
+    """Whether a location can be that of a table: a path as it is on disk, and no part of the catalog."""
     try:
         location.encode()
-        return not is_private(resolve(location))
+        return resolve(location) == location and not is_private(location)
     except (InvalidInput, UnicodeEncodeError):
         return False
 
