@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from streamed import SHARD, rows, streamed, values
-from tiltyard.errors import OutcomeUnknown
+from tiltyard.errors import OutcomeUnknown, StoreError, WriterPoisoned
 from tiltyard.format.shard_manifest import ShardManifest
-from tiltyard.memwal import layout
+from tiltyard.memwal import layout, publishing
 from tiltyard.memwal.capture import capture
 from tiltyard.memwal.claim import Identity, claim
 from tiltyard.memwal.incoming import rows_of
@@ -133,3 +133,31 @@ def test_a_version_on_which_others_built_counts_as_made() -> None:
 
     found = update(Slow(shard, Plan()), made, lambda now: replace(now, last_seen=now.last_seen + 1))
     assert (found.version, found.last_seen) == (2, 1)
+
+
+def test_a_generation_that_can_never_be_published_ends_the_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was tried for ever, and each try left a directory."""
+    tries = []
+
+    def failing(*facts: Any) -> Any:
+        tries.append(1)
+        raise StoreError("the disk has failed")
+
+    monkeypatch.setattr(publishing, "write_sstable", failing)
+    monkeypatch.setattr(publishing, "back_off", lambda *facts: None)
+    dataset = streamed(tmp_path / "t", [])
+    writer = ShardWriter.open(dataset, SHARD)
+    writer.put(rows([1], 1.0))
+    with pytest.raises((StoreError, WriterPoisoned)):
+        writer.flush()
+    while writer.works:
+        pass
+    assert len(tries) == publishing.MAX_FAILURES
+    with pytest.raises(WriterPoisoned, match="Its rows are in the log"):
+        writer.put(rows([2]))
+    monkeypatch.undo()
+    with ShardWriter.open(dataset, SHARD) as after:
+        found = values(LsmScan(capture(dataset._store, dataset._session, [after])).table())
+    assert found == {1: 1.0}

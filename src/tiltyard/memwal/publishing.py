@@ -10,7 +10,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tiltyard import runtime
-from tiltyard.errors import OutcomeUnknown, ShardError, TiltyardError, WriterClosed, WriterFenced
+from tiltyard.errors import (
+    OutcomeUnknown,
+    ShardError,
+    TiltyardError,
+    WriterClosed,
+    WriterFenced,
+    WriterPoisoned,
+)
 from tiltyard.format.shard_manifest import ShardManifest, SsTable
 from tiltyard.format.version import FileVersion
 from tiltyard.memwal import layout
@@ -25,6 +32,12 @@ if TYPE_CHECKING:
 
 MAX_PAUSE_SECONDS = 5.0
 """The longest pause before a generation that could not be written is tried again."""
+
+
+MAX_FAILURES = 30
+"""How often one generation is tried (about half a minute). Each try leaves a directory; whatever fails for so
+long, such as a disk whose sync has failed, is not mended by this writer.
+"""
 
 
 class Publisher:
@@ -127,6 +140,9 @@ class Publisher:
             self._failed += 1
             self._last_error = error
             self._writer.counts.failures += 1
+            if self._failed >= MAX_FAILURES:
+                self._give_up(table, error)
+                return
             self._tell()
             back_off(0.05, self._failed, MAX_PAUSE_SECONDS)
         else:
@@ -134,6 +150,16 @@ class Publisher:
             self._writer.published(table, manifest)
             self._writer.counts.flushed(table.rows, runtime.monotonic() - began)
             self._tell()
+
+    def _give_up(self, table: MemTable, error: TiltyardError) -> None:
+        ended = WriterPoisoned(
+            f"generation {table.generation} of shard {self._writer.shard_id} could not be published in "
+            f"{self._failed} tries: {error}. Its rows are in the log; open the shard again, which reads them"
+        )
+        ended.__cause__ = error
+        self._last_error = ended
+        self._writer.fail(ended)
+        self.stop()
 
 
 def publish_generation(writer: ShardWriter, table: MemTable) -> ShardManifest:
