@@ -62,7 +62,7 @@ UNREADABLE = [
     *(("tiltyard.trash.x", text) for text in ("", "{", "[]", "[" * 100_000, "9" * 5_000, '{"a":' * 20_000)),
     *(
         ("tiltyard.trash.x", changed(SOUND.text(), time=value))
-        for value in (1e400, 10**400, -1, 1 << 63, "1")
+        for value in (1e400, 10**400, -1, 1 << 64, "1")
     ),
     *(("tiltyard.trash.x", changed(SOUND.text(), until=value)) for value in (1e400, 10**400, True, None)),
     ("tiltyard.trash.x", SOUND.text().replace(":2,", f":{'9' * 5_000},")),
