@@ -136,7 +136,7 @@ def _accidents(pair: str, medium: Medium) -> None:
 @pytest.mark.parametrize("medium", MEDIA)
 @pytest.mark.parametrize("pair", PAIRS)
 def test_every_schedule_with_two_preemptions_or_accidents(pair: str, medium: Medium) -> None:
-    report = exhaust(small(medium, pair, ACCIDENTS[medium]), events=2, most=20_000)
+    report = exhaust(small(medium, pair, ACCIDENTS[medium]), events=2, most=2_000)
     assert report.finding is None, str(report.finding)
 
 
