@@ -60,7 +60,8 @@ def test_batches_of_several_processes_are_all_or_nothing_though_one_is_killed(
 
     create_namespace(open_catalog(str(root), session=Session()), ("after",))
     stand = [set(lake[f"n.{table}"].to_arrow()["id"].to_pylist()) - {0} for table in "abc"]
-    stand.append({int(name[3:]) for name in lake.tables("n") if name.startswith("n.d")})
+    declared = lake.tables("n", declared=True)
+    stand.append({int(name[3:]) for name in declared if name.startswith("n.d")})
     assert all(each == stand[0] for each in stand)
     own = {key for key in stand[0] if key < (WORKERS + 1) * 1000}
     assert own == {key for key, answer in told.items() if answer == "ok"}

@@ -58,7 +58,7 @@ def test_planted_a_tag_is_told_before_it_is_safe() -> None:
             return real(self, path, data)
         if self.exists(path):
             return Created.EXISTS
-        self.write_hint(path, bytes(data))
+        self.write_hint(path, bytes(data), sync=True)  # the content, not the name
         return Created.WON
 
     assert found("cleanups-disk", LocalStore, "create", hopeful, faults=frozenset()) == ("T11",)
