@@ -12,6 +12,7 @@ import pyarrow as pa
 from tiltyard.dataset import arguments
 from tiltyard.dataset.source import read_source
 from tiltyard.errors import InvalidInput
+from tiltyard.expr import bind_predicate
 from tiltyard.format import mem_wal as wire
 from tiltyard.format.mem_wal import MemWalDetails
 from tiltyard.format.shard_manifest import SsTable
@@ -116,7 +117,7 @@ class ShardWriter(base.ShardWriter):
                 shards += listed(whole.base, [each._facts() for each in others], whole.schema).shards
             return Captured(whole.base, whole.schema, tuple(shards))
 
-        return LsmScanner(captured)
+        return LsmScanner(captured, self.owned.base.schema.arrow)
 
 
 def _key_schema(owned: Any) -> Any:
@@ -173,9 +174,11 @@ class LsmScanner:
     SSTables that the base holds already are left out, whoever lists them.
     """
 
-    def __init__(self, captured: Callable[[], Captured]) -> None:
+    def __init__(self, captured: Callable[[], Captured], known: Any) -> None:
         """Use `from_snapshots`, or `ShardWriter.lsm_scanner`."""
         self._captured = captured
+        self._known = known
+        """The `pa.Schema` of the table as it was last seen."""
         self._columns: list[str] | None = None
         self._filter: str | None = None
         self._limit: int | None = None
@@ -190,7 +193,8 @@ class LsmScanner:
         snapshot = dataset._snapshot
         if not snapshot.schema.primary_key:
             raise InvalidInput(NO_KEY)
-        return LsmScanner(lambda: listed(snapshot, [each._facts() for each in shards]))
+        facts = [each._facts() for each in shards]
+        return LsmScanner(lambda: listed(snapshot, facts), snapshot.schema.arrow)
 
     def project(self, columns: Sequence[str]) -> LsmScanner:
         """Give these columns; those of the key come too."""
@@ -200,7 +204,10 @@ class LsmScanner:
     def filter(self, expr: str) -> LsmScanner:
         """Give rows that pass an SQL predicate, asked after the newest row of each key was chosen."""
         self._filter = arguments.text("expr", expr)
-        self._scan()  # what is wrong with it is told here
+        try:
+            bind_predicate(self._filter, self._known)
+        except InvalidInput:
+            self._scan()  # the table may have other columns by now; what is wrong with it is told here
         return self
 
     def limit(self, n: int | None = None, offset: int | None = None) -> LsmScanner:
