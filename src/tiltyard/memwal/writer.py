@@ -352,38 +352,41 @@ class ShardWriter:
 
     def _round(self, items: list[_Item]) -> Sequence[BaseException | None]:
         answers: list[BaseException | None] = [None] * len(items)
-        group: list[int] = []
+        group: list[_Put] = []
+        grouped = 0
         try:
-            for at, item in enumerate(items):
+            for item in items:
                 self._log.check()
                 if isinstance(item, _Step):
-                    self._append(items, group)
+                    self._append(group)
+                    grouped = 0
                     if item.freeze:
                         self._freeze()
                     continue
                 self._check_not_sealed()
-                if self._is_full(item.batch.num_rows, sum(items[i].batch.num_rows for i in group)):  # type: ignore[union-attr]
-                    self._append(items, group)
+                if self._is_full(item.batch.num_rows, grouped):
+                    self._append(group)
+                    grouped = 0
                     self._freeze()
                 if item.durable or group:
-                    group.append(at)
+                    group.append(item)
+                    grouped += item.batch.num_rows
                 else:
                     self._state[0].add(item.batch)
             if group or self._is_due():
-                self._append(items, group)
+                self._append(group)
         except TiltyardError as error:
             # What was appended before stands; what was to be appended now, and all that follows, has failed.
-            first = group[0] if group else at
-            for each in range(first, len(items)):
+            for each in range(items.index(group[0] if group else item), len(items)):
                 answers[each] = error
         if self.logs_at is not None:
             self._publisher.wake()
         return answers
 
-    def _append(self, items: Sequence[_Item], group: list[int]) -> None:
+    def _append(self, group: list[_Put]) -> None:
         """One log entry of what is pending and of the group's rows, which are visible from then on."""
         active = self._state[0]
-        puts = [items[at].batch for at in group]  # type: ignore[union-attr]
+        puts = [each.batch for each in group]
         batches = [*active.pending, *puts]
         if batches:
             began = runtime.monotonic()
