@@ -9,8 +9,8 @@ in the round itself, and waits for it to finish.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,7 +20,7 @@ from tiltyard.catalog.found import has_versions, is_directory
 from tiltyard.catalog.markers import DEREGISTERED
 from tiltyard.catalog.moves import Kind, Move, State
 from tiltyard.catalog.names import Id, object_id, root_location
-from tiltyard.errors import CatalogThrottled, ObjectNotFound, StoreError, TiltyardError
+from tiltyard.errors import CatalogThrottled, ObjectNotFound, OutcomeUnknown, StoreError, TiltyardError
 from tiltyard.table.wording import NS_PER_SECOND
 
 if TYPE_CHECKING:
@@ -97,11 +97,22 @@ def planned_move(catalog: Catalog, source: str, target: str, name: str) -> tuple
     return (move, table) if table is not None else (None, None)
 
 
-def forget_witness(move: Move | None, table: Store | None) -> None:
-    """Take the witness of a move that was not decided out of the directory, wherever that is by now."""
-    if move is not None and table is not None:
-        with suppress(StoreError):  # alone it means nothing; the next move of the directory takes it along
-            table.delete(move.witness)
+@contextmanager
+def deciding(move: Move | None, table: Store | None) -> Iterator[None]:
+    """Around the rewrite that decides a move: where it was certainly not decided, its witness goes. After an
+    unknown outcome it stays.
+    """
+    try:
+        yield
+    except OutcomeUnknown:
+        raise
+    except Exception:
+        if move is not None and table is not None:
+            with suppress(
+                StoreError
+            ):  # alone it means nothing; the next move of the directory takes it along
+                table.delete(move.witness)
+        raise
 
 
 # -- the place under a root table's name ---------------------------------------------------------

@@ -36,8 +36,8 @@ from tiltyard.catalog.planning import (
     NamePlace,
     Outdated,
     check_place,
+    deciding,
     finish,
-    forget_witness,
     name_place,
     planned,
     planned_move,
@@ -45,7 +45,7 @@ from tiltyard.catalog.planning import (
 from tiltyard.catalog.rows import TABLE, Row
 from tiltyard.catalog.settings import Mode
 from tiltyard.catalog.taking import check_parents, look, taken
-from tiltyard.errors import InvalidInput, OutcomeUnknown, TableAlreadyExists
+from tiltyard.errors import InvalidInput, TableAlreadyExists
 
 if TYPE_CHECKING:
     from tiltyard.catalog.catalog import Catalog
@@ -118,13 +118,8 @@ class _Rename:
             if nonce is not None:  # hidden when it was renamed away, where directories cannot be renamed
                 name = object_id(self.new_id)
                 self.move = Move(str(runtime.uuid4()), Kind.SHOW, "", self.source, name, nonce=nonce)
-        try:
+        with deciding(self.move, table):
             row = catalog.mutate(self._change)
-        except OutcomeUnknown:
-            raise  # the move may have been decided: its witness stays
-        except Exception:
-            forget_witness(self.move, table)
-            raise
         if self.move is not None:
             self.target = finish(catalog, self.move, runtime.monotonic()) or self.source
         uri = location_uri(catalog.store.uri, self.target)

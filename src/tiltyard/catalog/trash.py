@@ -39,8 +39,8 @@ from tiltyard.catalog.planning import (
     NamePlace,
     Outdated,
     check_place,
+    deciding,
     finish,
-    forget_witness,
     is_free,
     name_place,
     planned,
@@ -52,7 +52,6 @@ from tiltyard.catalog.settings import DEFAULT_GRACE_SECONDS, MAX_GRACE_SECONDS, 
 from tiltyard.catalog.taking import check_parents, look, taken
 from tiltyard.errors import (
     InvalidInput,
-    OutcomeUnknown,
     StoreError,
     TableAlreadyExists,
     TableNotDropped,
@@ -208,13 +207,8 @@ class _Drop:
             hidden=hidden,
             has_versions=has_versions(self.catalog.store, location),
         )
-        try:
+        with deciding(self.move, table):
             record = self.catalog.mutate(self._change)
-        except OutcomeUnknown:
-            raise  # the move may have been decided: its witness stays
-        except Exception:
-            forget_witness(self.move, table)
-            raise
         self._finish(runtime.monotonic())
         return record
 
@@ -353,13 +347,8 @@ class _Undrop:
             uuid = str(runtime.uuid4())
             show = Move(uuid, Kind.SHOW, "", record.location, record.object_id, trash=record.trash)
             self.move = replace(show, nonce=moves.marker_nonce(catalog.store, record.location))
-        try:
+        with deciding(self.move, table):
             catalog.mutate(self._change)
-        except OutcomeUnknown:
-            raise
-        except Exception:
-            forget_witness(self.move, table)
-            raise
         if self.move is not None:
             finish(catalog, self.move, runtime.monotonic())
         return record
