@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tiltyard.errors import InvalidInput, UndrainedRows
@@ -20,9 +21,7 @@ class Streamed:
 
     _ds: LanceDataset
     _pinned: bool
-
-    def _check_writable(self, what: str) -> None:
-        raise NotImplementedError
+    _check_writable: Callable[[str], None]
 
     def _refuse_streamed(self, what: str) -> None:
         """Refuse a change of rows that streamed rows may stand over: of their keys it would not be seen."""
