@@ -108,9 +108,7 @@ def deciding(move: Move | None, table: Store | None) -> Iterator[None]:
         raise
     except Exception:
         if move is not None and table is not None:
-            with suppress(
-                StoreError
-            ):  # alone it means nothing; the next move of the directory takes it along
+            with suppress(StoreError):  # alone it means nothing: the directory's next move takes it along
                 table.delete(move.witness)
         raise
 
