@@ -379,10 +379,10 @@ def test_planted_what_was_put_lazily_is_logged_after_what_came_later() -> None:
     """W7."""
     real = ShardWriter._append
 
-    def late(self: Any, items: Any, group: list[int]) -> None:
+    def late(self: Any, group: list[Any]) -> None:
         active = self._state[0]
         if group and active.pending:
-            combined = pa.concat_batches([items[at].batch for at in group])
+            combined = pa.concat_batches([each.batch for each in group])
             position = self._log.append(combined, active.stamp)
             pending, active._held = active._held[1], (active._held[0], [])
             active.logged(position, combined, combined.num_rows)
@@ -390,7 +390,7 @@ def test_planted_what_was_put_lazily_is_logged_after_what_came_later() -> None:
                 active.add(each)
             group.clear()
         else:
-            real(self, items, group)
+            real(self, group)
 
     found(patched(ShardWriter, "_append", late), {"a": steps(OPEN, lazily(1), put(1), CLOSE)}, "W7")
 
@@ -414,9 +414,9 @@ def test_planted_a_generation_is_published_before_its_rows_are_logged() -> None:
     """W6, or W5: power loss would take what was told to be published."""
     real = ShardWriter._append
 
-    def lazy(self: Any, items: Any, group: list[int]) -> None:
+    def lazy(self: Any, group: list[Any]) -> None:
         if group:
-            real(self, items, group)
+            real(self, group)
 
     found(patched(ShardWriter, "_append", lazy), {"a": steps(OPEN, put(0), lazily(1), FLUSH)}, "W5", "W6")
 
@@ -541,9 +541,9 @@ def test_planted_frozen_rows_are_not_seen() -> None:
 def test_planted_rows_are_seen_before_they_are_durable() -> None:
     """W11."""
 
-    def hasty(self: Any, items: Any, group: list[int]) -> None:
-        for at in group:
-            self._state[0].add(items[at].batch)
+    def hasty(self: Any, group: list[Any]) -> None:
+        for each in group:
+            self._state[0].add(each.batch)
         group.clear()
         active = self._state[0]
         if active.pending:

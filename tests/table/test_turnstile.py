@@ -34,7 +34,11 @@ def turn(store: Store, session: Session, *, lost: bool = False) -> bool:
         return queue_up(store, session, held, lost=lost)
 
 
-def test_a_free_turn_is_taken_through_the_line_and_the_line_left(store: Store) -> None:
+@pytest.mark.parametrize("now", [0.0, 33_600.0, 1e9])  # clocks whose floats round one way and the other
+def test_a_free_turn_is_taken_through_the_line_and_the_line_left(
+    store: Store, now: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "monotonic", lambda: now)
     plan, held = Plan(), ExitStack()
     assert queue_up(FaultyStore(store, plan), Session(), held, lost=False)
     assert asked(plan) == [LINE, TURN]

@@ -68,10 +68,11 @@ def queue_up(store: Store, session: Session, turn: ExitStack, *, lost: bool) -> 
     """
     asked = runtime.monotonic()
     key = _key(store, TURN, "own")
-    began, turns = session.cache.get(key) or (asked - AGAIN_SECONDS, AGAIN_TURNS)
-    if (asked - began < AGAIN_SECONDS or turns < AGAIN_TURNS) and _enter(store, TURN, 0.0, turn):
-        session.cache.put(key, (began, turns + 1), REMEMBERED_BYTES)
-        return True
+    if own := session.cache.get(key):
+        began, turns = own
+        if (asked - began < AGAIN_SECONDS or turns < AGAIN_TURNS) and _enter(store, TURN, 0.0, turn):
+            session.cache.put(key, (began, turns + 1), REMEMBERED_BYTES)
+            return True
     if not lost and _stalled(store, session, TURN, asked):
         return False
     with ExitStack() as line:
