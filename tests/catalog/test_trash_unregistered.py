@@ -27,7 +27,7 @@ from tiltyard.errors import (
     TiltyardError,
     UnsupportedFeature,
 )
-from tiltyard.store import Created, open_store
+from tiltyard.store import Created, Store, open_store
 from tiltyard.testing.faults import Crashed, Fault, FaultyStore, Plan, Rule
 
 T, U = ("t",), ("u",)
@@ -319,3 +319,68 @@ def test_undrops_and_purges_of_one_drop_end_it_once(root: str) -> None:
     assert counted["back"] + counted["purged"] == 1, counted
     assert has(lake(root), T) is (counted["back"] == 1)
     assert set(counted) <= {"back", "purged", "nothing", "TableNotDropped", "TableAlreadyExists"}
+
+
+class Stopping(FaultyStore):
+    """A store whose process dies at one of its removals."""
+
+    def __init__(self, root: str, left: int) -> None:
+        super().__init__(open_store(root), Plan())
+        self.left = left
+
+    def _one(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise StoreError("its process died")
+
+    def delete(self, path: str) -> bool:
+        self._one()
+        return super().delete(path)
+
+    def delete_tree(self, directory: str) -> None:
+        self._one()
+        super().delete_tree(directory)
+
+
+class Asking(FaultyStore):
+    """A store on which somebody is slow to ask how a drop shall end: another one does something before."""
+
+    def __init__(self, inner: Store, before: Callable[[], object], prefix: str = "") -> None:
+        super().__init__(inner, Plan(), prefix)
+        self.before = before
+
+    def at(self, prefix: str) -> Asking:
+        return Asking(self.inner.at(prefix), self.before, self._full(prefix.rstrip("/")))
+
+    def create(self, path: str, data: Any) -> Created:
+        if path.startswith("_tiltyard/end-"):
+            self.before()
+        return super().create(path, data)
+
+
+@pytest.mark.parametrize("word", ["undrop", "purge"])
+def test_a_slow_word_on_the_end_of_a_drop_changes_nothing_of_a_purge_that_got_however_far(
+    root: str, word: str
+) -> None:
+    outcomes: Counter[str] = Counter()
+    for left in range(12):
+        (here := Path(f"{root}-{left}")).mkdir()
+        put(fresh(str(here), "v1"), T, 1)
+        drop_table(lake(str(here)), T)
+
+        def other(here: Path = here, left: int = left) -> None:
+            with suppress(StoreError):
+                purge(over(Stopping(str(here), left), "v1"), 0)
+                outcomes["whole purges"] += 1
+
+        slow = over(Asking(open_store(str(here)), other), "v1")
+        if word == "undrop":
+            with pytest.raises(TableNotDropped):
+                undrop_table(slow, T)
+        else:
+            assert purge(slow, 0).given_up == []
+        assert not has(lake(str(here)), T)
+        assert purge(lake(str(here)), 0).given_up == []
+        assert dropped_tables(lake(str(here))) == ()
+        assert not [path for path in here.rglob("*") if path.is_file()], left
+    assert 0 < outcomes["whole purges"] < 12

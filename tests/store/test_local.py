@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import shutil
 import stat
 import subprocess
 import sys
@@ -91,6 +92,44 @@ def test_deleting_a_tree_removes_links_but_not_what_they_lead_to(store: LocalSto
     assert [one.path for one in store.list()] == ["kept/x"]
     store.delete_tree("")
     assert not tmp_path.exists()
+
+
+@pytest.mark.parametrize("others", [3, 100])
+def test_deleting_a_tree_that_others_write_into_goes_on_and_ends(tmp_path: Path, others: int) -> None:
+    class Written(FaultyPort):
+        left = others
+
+        def rmdir(self, path: str, dir_fd: int) -> None:
+            if self.left:
+                self.left -= 1
+                (tmp_path / "s" / path / f"late{self.left}").touch()
+            super().rmdir(path, dir_fd)
+
+    store = LocalStore(str(tmp_path / "s"))
+    store.put("t/deep/x", b"1")
+    with port_installed(Written(Plan())):
+        store = LocalStore(str(tmp_path / "s"))
+    if others == 3:
+        store.delete_tree("t")
+        assert not (tmp_path / "s" / "t").exists()
+    else:
+        with pytest.raises(StoreError, match="Directory not empty"):
+            store.delete_tree("t")
+
+
+def test_who_deletes_a_tree_that_another_deletes_deletes_the_rest(tmp_path: Path) -> None:
+    class Deleted(FaultyPort):
+        def list(self, path: str, dir_fd: int) -> list[str]:
+            if path == "t/a":
+                shutil.rmtree(tmp_path / "s" / "t" / "a")
+            return super().list(path, dir_fd)
+
+    with port_installed(Deleted(Plan())):
+        store = LocalStore(str(tmp_path / "s"))
+    store.put("t/a/x", b"1")
+    store.put("t/b/x", b"1")
+    store.delete_tree("t")
+    assert not (tmp_path / "s" / "t").exists()
 
 
 def test_listing_survives_names_that_vanish_meanwhile(store: LocalStore) -> None:  # case O12

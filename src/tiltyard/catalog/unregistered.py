@@ -4,7 +4,8 @@ There the directories are the catalog. A drop is decided by who creates the dere
 directory; its note tells a drop from a mere deregistration: `dropped <uuid> <time> <until>` (ns, by the
 store's clock). Then the directory is moved aside, where the store can, so that its name is free. How a drop
 ends is decided by who creates `_tiltyard/end-<uuid>` in the directory: `undrop`, which takes the marker away
-at last, or `purge`, which deletes everything.
+at last, or `purge`, which deletes everything: the word after the data, the marker after the word. So a word
+written where no data is left decides nothing, and whoever wrote it takes it back.
 
 1. Of all that drop one table exactly one is told so; of undrops and purges of one drop exactly one succeeds.
 2. A directory that was moved aside though it was another one is put back: the note tells it.
@@ -83,7 +84,8 @@ def _record(store: Store, directory: str, name: str) -> Dropped | None:
     record = Dropped(words[1], name, directory, int(words[2]), int(words[3]), hidden=True)
     if directory != home:
         record = replace(record, home=home)
-    return replace(record, state=PURGING) if _ending(table, record) == PURGE else record
+    purged = _ending(table, record) == PURGE or _is_spent(table)
+    return replace(record, state=PURGING) if purged else record
 
 
 def _ending(table: Store, record: Dropped) -> bytes | None:
@@ -93,16 +95,32 @@ def _ending(table: Store, record: Dropped) -> bytes | None:
         return None
 
 
+def _is_spent(table: Store) -> bool:
+    """Whether nothing of a table is left but what tells of its drop."""
+    return set(table.list_names("")) <= {DEREGISTERED, moves.PRIVATE}
+
+
 def _decide(table: Store, record: Dropped, word: bytes) -> bool:
     """Decide how a drop ends: whether we did. Raises StoreError, OutcomeUnknown."""
-    if not table.list_names(""):
+    if _is_spent(table):
         return False  # moved or purged since; nothing is made under its name
     path = _end(record)
     data = word + b"\n" + str(runtime.uuid4()).encode()
-    answer = table.create(path, data)
+    if not _is_ours(table, path, data, table.create(path, data)):
+        return False
+    if _is_spent(table):
+        table.delete(path)  # a purge that was decided before had taken its word away already
+        return False
+    return True
+
+
+def _is_ours(table: Store, path: str, data: bytes, answer: Created) -> bool:
+    """Whether the word that stands there is the one that we wrote, and not a faster one."""
     if answer is Created.WON:
         return True
     if answer is Created.NOT_DONE:
+        if _is_spent(table):
+            return False  # purged while we asked
         cause = table.failure(path)
         raise StoreError(f"cannot write {table.uri}/{path}: {cause}; nothing was changed") from cause
     with suppress(ObjectNotFound):
@@ -288,13 +306,19 @@ def purge(catalog: Catalog, grace_seconds: float | None) -> Purged:
 
 
 def _delete(store: Store, record: Dropped) -> None:
-    """Delete the data; where they still have the table's own name, what makes them a table goes last."""
-    if record.home is not None:
-        store.delete_tree(record.location)
-        return
-    last = (f"{record.location}/_versions/", f"{record.location}/{_end(record)}")
-    found = [each.path for each in store.list(record.location)]
-    kept = f"{record.location}/{DEREGISTERED}"
-    for path in sorted((each for each in found if each != kept), key=lambda each: each.startswith(last)):
+    """Delete the data, then the word that decided it, then the marker (see the top), then what is left."""
+    end, marker = f"{record.location}/{_end(record)}", f"{record.location}/{DEREGISTERED}"
+    versions = f"{record.location}/_versions/"
+    found = [each.path for each in store.list(record.location) if each.path not in (end, marker)]
+    for path in sorted(found, key=lambda each: each.startswith(versions)):
         store.delete(path)
-    store.delete(kept)
+    for name in store.list_names(record.location):
+        if name not in (DEREGISTERED, moves.PRIVATE):
+            store.delete_tree(f"{record.location}/{name}")
+    with suppress(ObjectNotFound):  # others have deleted all
+        store.sync_dir(record.location)
+    store.delete(end)
+    if record.home is None:
+        store.delete(marker)  # the directory stays: its name may be somebody else's at once
+    else:
+        store.delete_tree(record.location)

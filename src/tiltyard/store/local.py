@@ -6,6 +6,7 @@ MiB and more are mapped when they are asked for whole.
 
 from __future__ import annotations
 
+import errno
 import stat as modes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tiltyard.store.protocol import Bytes
 
 MAX_DEPTH = 64  # directories below each other in a listing; more is a loop of links
+MAX_DELETIONS = 16  # of one tree that others still write into
 MAX_KEPT_FAILURES = 64  # creations whose cause is remembered for `failure`
 # Seconds between two looks at a held turnstile. Shorter pauses hand it around after every commit, which costs
 # each process a look at what the others did; these let whoever is awake do a few in a row.
@@ -355,17 +357,21 @@ class LocalStore:
 
     def delete_tree(self, directory: str) -> None:
         path = checked_dir(directory)
-        try:
-            root = self._directory.handle()
-            self._remove_below(path, root)
-            if path:
-                self._port.rmdir(path, root)
-            elif self._still_named(root):
-                self._port.rmdir(self.uri, root)
-        except FileNotFoundError:
+        for left in reversed(range(MAX_DELETIONS)):
+            try:
+                root = self._directory.handle()
+                self._remove_below(path, root)
+                if path:
+                    self._port.rmdir(path, root)
+                elif self._still_named(root):
+                    self._port.rmdir(self.uri, root)
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                if left and error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                    continue  # somebody wrote there meanwhile
+                raise self._directory.refusal(error, "delete", directory) from error
             return
-        except OSError as error:
-            raise self._directory.refusal(error, "delete", directory) from error
 
     def _remove_below(self, directory: str, root: int) -> None:
         for name in self._port.list(directory or ".", root):
@@ -375,11 +381,9 @@ class LocalStore:
             except FileNotFoundError:
                 continue
             except (IsADirectoryError, PermissionError):  # Linux and macOS say it differently
-                self._remove_below(path, root)
-                try:
+                with suppress(FileNotFoundError):  # another one deletes it, too
+                    self._remove_below(path, root)
                     self._port.rmdir(path, root)
-                except FileNotFoundError:
-                    continue
 
     def _still_named(self, root: int) -> bool:
         found, ours = self._port.stat(self.uri), self._port.fstat(root)
