@@ -18,7 +18,8 @@ Invariants, and their tests (tests/catalog/test_tables_create.py, tests/cases/te
    `exist_ok`, the winner's table), and NamespaceNotFound where a parent is missing at the decision.
 2. A creator that definitely lost or failed removes its own fresh directory, or the files that it named;
    never anything else, and nothing after an unknown outcome.
-3. A table that is only declared is filled by the first version 1 in its directory, whoever writes it.
+3. A table that is only declared is filled by the first version 1 in its directory, whoever writes it. Who
+   finds afterwards that the table had left before takes that version back and looks again.
 4. `overwrite` of a table that exists is one commit in its place: readers see the old table or the new one.
 5. Once the table stands, no failure is told as "nothing was done": it is OutcomeUnknown.
 """
@@ -32,12 +33,15 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
 
+from tiltyard.catalog import moves
 from tiltyard.catalog.found import (
     Found,
     directory_table,
     find_or_none,
     has_versions,
+    table_row,
     table_store,
     with_declared,
 )
@@ -72,6 +76,7 @@ from tiltyard.errors import (
     WrongType,
 )
 from tiltyard.format.names import HINT_PATH, VERSIONS_DIR
+from tiltyard.store.paths import joined
 
 if TYPE_CHECKING:
     from tiltyard.catalog.catalog import Catalog
@@ -209,8 +214,8 @@ class _Creation:
     properties: dict[str, str] | None
     own: str | None = None
     """The fresh directory that we made, while no row names it."""
-    left: list[tuple[Store, list[Fragment]]] = field(default_factory=list)
-    """Data files of versions that we took back."""
+    left: list[tuple[Store, list[Fragment], str | None]] = field(default_factory=list)
+    """Data files of versions that we took back, and the directory, if nobody else can be at work in it."""
     removals: int = 0
     """How often the directory was removed under us."""
 
@@ -250,8 +255,11 @@ class _Creation:
         if self.left:
             from tiltyard.table.write import remove_files
 
-            for store, fragments in self.left:
+            for store, fragments, directory in self.left:
                 remove_files(store, fragments)
+                if directory is not None and not store.list(""):
+                    with suppress(StoreError):
+                        self.catalog.store.delete_tree(directory)
             self.left.clear()
 
     def _attempt(self, seen: Look) -> tuple[Found, LanceDataset] | None:
@@ -279,16 +287,16 @@ class _Creation:
                 f"table {object_id(self.id)!r} exists already in {self.catalog.store.uri}: open it, or "
                 "create it with exist_ok or overwrite"
             )
-        store = table_store(self.catalog, found)
         if self.mode == "exist_ok":
-            dataset = _opened(self.catalog, store)
+            dataset = _opened(self.catalog, table_store(self.catalog, found))
             if dataset is None:
                 return None
             self.source.check_fits(dataset)
             return found, dataset
-        dataset = self.source.write(self.catalog, store, "overwrite")
-        if found.row is None and self.catalog.settings.mode is not Mode.V1:
-            return self._with_row(seen, dataset, store)
+        made = self._in_place(seen, found, "overwrite")
+        if made is None:
+            return None
+        found, dataset = made
         if found.row is not None:
             found = self._with_properties(seen, found, found.row)
         return found, dataset
@@ -317,14 +325,47 @@ class _Creation:
                 "those that it was declared with"
             )
         mode = "overwrite" if self.mode == "overwrite" else "create"
-        store = table_store(self.catalog, found)
         try:
-            dataset = self.source.write(self.catalog, store, mode)
+            return self._in_place(seen, found, mode)
         except TableAlreadyExists:
             return None
-        if found.row is None and self.catalog.settings.mode is not Mode.V1:
+
+    def _in_place(self, seen: Look, found: Found, mode: str) -> tuple[Found, LanceDataset] | None:
+        """A version in the directory of a table that is there; None where the table had left it before."""
+        catalog = self.catalog
+        store = table_store(catalog, found)
+        dataset = self.source.write(catalog, store, mode)
+        if catalog.settings.mode is Mode.V1:
+            return replace(found, declared_only=False), dataset
+        by_name = len(self.id) == 1 and found.location == root_location(self.id[0])
+        if found.row is None or (by_name and self._has_left(found)):
             return self._with_row(seen, dataset, store)
+        if self._has_left(found) and self._is_stray(found, dataset, store):
+            self._give_way(dataset, store, found.location)
+            return None
         return replace(found, declared_only=False), dataset
+
+    def _has_left(self, found: Found) -> bool:
+        """Whether a table of a row was dropped, renamed or moved since it was looked at."""
+        now = table_row(self.catalog.register(), self.id)
+        return now is None or found.row is None or now.location != found.row.location
+
+    def _is_stray(self, found: Found, dataset: LanceDataset, store: Store) -> bool:
+        """Whether the version that we wrote is alone in a directory that nothing names: the table had left,
+        and what we took for its empty directory was none.
+        """
+        catalog, register = self.catalog, self.catalog.register()
+        names = (found.location, unquote(found.location))
+        if any(is_kept(register, each) for each in names):
+            return False
+        if moves.leaving(catalog.store, register, found.location):
+            return False
+        path = dataset._held.location.path
+        try:
+            there = catalog.store.read(joined(found.location, path))
+        except ObjectNotFound:
+            return False  # the directory was moved with our version in it
+        return dataset._held.version == 1 and there.to_pybytes() == store.read(path).to_pybytes()
 
     # -- a new directory -------------------------------------------------------------------------
 
@@ -438,7 +479,7 @@ class _Creation:
             marker.follow()
         return Found(id, location, location_uri(catalog.store.uri, location), found, False), dataset
 
-    def _give_way(self, dataset: LanceDataset, store: Store) -> None:
+    def _give_way(self, dataset: LanceDataset, store: Store, directory: str | None = None) -> None:
         """The name went to a namespace, or to a table at another place, between our look and our version:
         take that back. Its files stay for another attempt, until this creation is over.
         """
@@ -449,7 +490,7 @@ class _Creation:
             store.delete(held.location.path)
             store.delete(HINT_PATH)
             store.sync_dir(VERSIONS_DIR)
-            self.left.append((store, list(held.fragments)))
+            self.left.append((store, list(held.fragments), directory))
         self.source.copy = dataset
 
 
