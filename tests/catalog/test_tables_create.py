@@ -596,7 +596,7 @@ def test_a_table_that_leaves_while_it_is_to_be_filled_is_no_directory_that_nobod
     try:
         create_table(over(store), ("n", "t"), data, mode=mode)
     except TableAlreadyExists:
-        assert mode == "create" and when == "opened", "only while it still stood"
+        assert (mode, when) == ("create", "opened"), "only while it still stood"
     if store.leave is None:
         assert values(fresh(root), ("n", "t")) == [3]
     expected = {find_table(fresh(root), id).location for id in (("n", "t"), ("u",)) if has(fresh(root), id)}
