@@ -12,14 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakes import has, over, values
 from tiltyard.catalog import Catalog, open_catalog
 from tiltyard.catalog.found import find_table
 from tiltyard.catalog.listing import list_tables
 from tiltyard.catalog.markers import DEREGISTERED, RESERVED
 from tiltyard.catalog.namespaces import create_namespace, drop_namespace
-from tiltyard.catalog.purging import purge
-from tiltyard.catalog.renaming import rename_table
 from tiltyard.catalog.rows import Row
 from tiltyard.catalog.settings import Settings
 from tiltyard.catalog.tables import (
@@ -550,58 +547,3 @@ def test_a_table_that_stands_without_its_row_is_told_as_unknown_and_finished_by_
         create_table(lake, ("t",), DATA)
     assert rows(describe(fresh(root), ("t",), detailed=True).dataset) == [1, 2]
     assert RESERVED not in os.listdir(os.path.join(root, "t.lance"))
-
-
-class _Leaving(FaultyStore):
-    """A store on which the table's directory leaves: before we look at its versions, or before we open it."""
-
-    def __init__(self, root: str, leave: Callable[[], object], when: str) -> None:
-        super().__init__(open_store(root), Plan())
-        self.leave: Callable[[], object] | None = leave
-        self.when = when
-
-    def _now(self, when: str, path: str) -> None:
-        if self.leave is not None and self.when == when and "_n$t" in path:
-            leave, self.leave = self.leave, None
-            leave()
-
-    def exists(self, path: str) -> bool:
-        self._now("looked at", path if "_versions" in path else "")
-        return super().exists(path)
-
-    def at(self, prefix: str) -> FaultyStore:
-        self._now("opened", prefix)
-        return super().at(prefix)
-
-
-@pytest.mark.parametrize("mode", ["create", "exist_ok", "overwrite"])
-@pytest.mark.parametrize("when", ["looked at", "opened"])
-@pytest.mark.parametrize("how", ["renamed", "purged"])
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_table_that_leaves_while_it_is_to_be_filled_is_no_directory_that_nobody_has(
-    root: str, lake: Catalog, mode: str, when: str, how: str, stream: bool
-) -> None:
-    create_namespace(lake, ("n",))
-    create_table(lake, ("n", "t"), DATA)
-
-    def leave() -> None:
-        if how == "renamed":
-            rename_table(fresh(root), ("n", "t"), ("u",))
-        else:
-            drop_table(fresh(root), ("n", "t"), purge=True)
-            purge(fresh(root), 0)
-
-    store = _Leaving(root, leave, when)
-    data = OTHER.to_reader() if stream else OTHER
-    try:
-        create_table(over(store), ("n", "t"), data, mode=mode)
-    except TableAlreadyExists:
-        assert (mode, when) == ("create", "opened"), "only while it still stood"
-    if store.leave is None:
-        assert values(fresh(root), ("n", "t")) == [3]
-    expected = {find_table(fresh(root), id).location for id in (("n", "t"), ("u",)) if has(fresh(root), id)}
-    if how == "purged":
-        purge(fresh(root), 0)
-    assert {name.split("/")[0] for name in tree(root)} == expected
-    if how == "renamed" and store.leave is None:
-        assert values(fresh(root), ("u",)) == [1, 2]
