@@ -12,7 +12,7 @@ import tiltyard.lance as lance
 from peer import Peer
 from streamed import KEY, SHARD, digest, live, rows, streamed, values
 from tiltyard.errors import IndexNotFound, InvalidInput, UnsupportedFeature, WrongType
-from tiltyard.memwal.initialise import LAST_SPEC
+from tiltyard.memwal.identity import LAST_SPEC
 from tiltyard.memwal.writer import ShardWriter
 from tiltyard.table.apply.mem_wal import entry_of
 

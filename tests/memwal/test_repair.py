@@ -119,19 +119,26 @@ def test_who_owns_the_shard_is_fenced_by_a_repair(path: Path) -> None:
     assert opened(path) == {**BASE, 10: 10.0, 12: 12.0, 13: 13.0, 14: 14.0}
 
 
-def test_a_sealed_shard_is_not_mended(path: Path) -> None:
+def test_a_sealed_shard_is_mended_and_stays_sealed(path: Path) -> None:
+    """It could not be emptied otherwise."""
     from dataclasses import replace
 
     from tiltyard.format.shard_manifest import SEALED
     from tiltyard.memwal.manifest import update
+    from tiltyard.memwal.sealing import seal
     from tiltyard.store.local import LocalStore
 
     update(LocalStore(str(shard_dir(path))), newest_manifest(path), lambda now: replace(now, status=SEALED))
     entry(path, 2).write_bytes(b"garbage")
     before = digest(path)
-    with pytest.raises(ShardSealed):
-        repair(base(path), SHARD)
+    with pytest.raises(CorruptFile, match="position 2"):
+        seal(lance.dataset(str(path)), SHARD)
     assert digest(path) == before
+    assert repair(base(path), SHARD).steps
+    with pytest.raises(ShardSealed):
+        opened(path)
+    assert seal(lance.dataset(str(path)), SHARD).sstables
+    assert values(live(path)) == {**BASE, 10: 10.0, 12: 12.0, 13: 13.0}
 
 
 def test_no_shard_is_told(path: Path) -> None:

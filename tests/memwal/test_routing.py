@@ -11,12 +11,13 @@ import pyarrow as pa
 import pytest
 
 import tiltyard.lance as lance
-from streamed import KEY, OTHER_SHARD, SHARD, digest, keys, live, rows, shard_dir, streamed, values
+from streamed import KEY, OTHER_SHARD, SHARD, digest, drained, keys, live, rows, shard_dir, streamed, values
 from tiltyard.errors import InvalidInput, ShardSealed
 from tiltyard.format.shard_manifest import SEALED
 from tiltyard.memwal import layout
 from tiltyard.memwal.manifest import newest, update
 from tiltyard.memwal.routing import manifests, router_of, shard_name
+from tiltyard.memwal.sealing import seal, unseal
 from tiltyard.memwal.sharding import encode_value
 from tiltyard.memwal.stream import ShardedWriter
 from tiltyard.memwal.writer import ShardWriter
@@ -132,23 +133,42 @@ def test_one_shard_of_an_unsharded_table_is_taken_whoever_began_it(tmp_path: Pat
         assert [each.shard_id for each in writer.writers] == [SHARD]
 
 
-def test_a_sealed_shard_is_passed_over(tmp_path: Path) -> None:
-    from dataclasses import replace
-
+def test_a_sealed_shard_is_passed_over_when_its_rows_are_in_the_base(tmp_path: Path) -> None:
+    """Before, a key could be in two shards."""
     dataset = streamed(tmp_path / "t", bucket_column="id", num_buckets=1)
     with ShardedWriter(dataset) as writer:
         writer.put(rows([10], 1.0))
         first = writer.writers[0].shard_id
-    shard = LocalStore(str(shard_dir(tmp_path / "t", first)))
-    known = newest(shard)
-    assert known is not None
-    update(shard, known, lambda now: replace(now, status=SEALED))
+    seal(dataset, first)
+    before = digest(tmp_path / "t")
+    with pytest.raises(ShardSealed, match=first):
+        ShardedWriter(dataset).put(rows([10], 2.0))
+    assert digest(tmp_path / "t") == before
+    drained(dataset, [first])
     with ShardedWriter(dataset) as writer:
         writer.put(rows([10], 2.0))
         second = writer.writers[0].shard_id
     assert second != first
+    assert values(live(tmp_path / "t"))[10] == 2.0
     with pytest.raises(ShardSealed):
         ShardWriter.open(dataset, first, sharding_value=value_of(0))
+    with pytest.raises(InvalidInput, match=f"its rows go to shard {second}"):
+        unseal(dataset, first)
+
+
+def test_a_shard_that_another_program_sealed_is_not_passed_over(tmp_path: Path) -> None:
+    """It has left the log as it was, and a writer may be at work."""
+    from dataclasses import replace
+
+    dataset = streamed(tmp_path / "t", unsharded=True)
+    writer = ShardWriter.open(dataset, SHARD)
+    writer.put(rows([10], 1.0))
+    shard = LocalStore(str(shard_dir(tmp_path / "t")))
+    known = newest(shard)
+    assert known is not None
+    update(shard, known, lambda now: replace(now, status=SEALED))
+    with pytest.raises(ShardSealed):
+        ShardedWriter(dataset).put(rows([10], 2.0))
 
 
 @pytest.mark.parametrize(

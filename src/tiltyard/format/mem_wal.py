@@ -121,6 +121,19 @@ class MemWalDetails:
             dict(marks), {name: dict(each) for name, each in catch_up.items() if each}, message
         )
 
+    def resharded(
+        self, specs: Iterable[ShardingSpec], num_shards: int, writer_defaults: Mapping[str, str]
+    ) -> MemWalDetails:
+        """The same details with other sharding specs and notes; everything else is kept."""
+        message = mem_wal_pb2.MemWalIndexDetails()
+        message.CopyFrom(self._message)
+        message.num_shards = num_shards
+        del message.sharding_specs[:]
+        message.sharding_specs.extend(_spec_message(each) for each in specs)
+        message.writer_config_defaults.clear()
+        message.writer_config_defaults.update(writer_defaults)
+        return MemWalDetails(self.marks, self.catch_up, message)
+
     def encode(self) -> TypedBytes:
         """The details as an index entry carries them."""
         return TypedBytes(TYPE_URL, self._message.SerializeToString(deterministic=True))

@@ -59,6 +59,11 @@ class ShardLevels:
     levels: tuple[Level, ...]
     manifest: ShardManifest | None = None
 
+    @property
+    def spec_id(self) -> int:
+        """The sharding spec that the shard was made for; 0 for those named by hand."""
+        return 0 if self.manifest is None else self.manifest.shard_spec_id
+
 
 @dataclass(frozen=True)
 class Captured:
@@ -67,6 +72,7 @@ class Captured:
     base: Snapshot
     schema: LogSchema
     shards: tuple[ShardLevels, ...]
+    """Those of the newest sharding first: of a key in shards of two specs the first one's row counts."""
 
     _winners: list[Any] = field(default_factory=list, repr=False, compare=False)
 
@@ -179,6 +185,7 @@ def _captured(
             open_sstable(base, shard_id, fact, schema) for fact in reversed(named) if fact.generation > mark
         ]
         shards.append(ShardLevels(shard_id, tuple(levels), manifest))
+    shards.sort(key=lambda each: -each.spec_id)
     return Captured(base, schema, tuple(shards))
 
 

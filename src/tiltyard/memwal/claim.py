@@ -46,12 +46,14 @@ class Identity:
     """What a claimant says it is: the shard, its sharding spec, the table's incarnation where it has one.
 
     `field_entries`: the sharding values of all rows of the shard, for one that does not exist yet.
+    `may_be_sealed`: the claimant puts no rows in, and empties a shard whoever sealed it (decision D31).
     """
 
     shard_id: str
     spec_id: int
     incarnation: str | None = None
     field_entries: tuple[tuple[str, bytes], ...] = ()
+    may_be_sealed: bool = False
 
 
 def check(found: ShardManifest, identity: Identity) -> None:
@@ -66,9 +68,9 @@ def check(found: ShardManifest, identity: Identity) -> None:
             "was copied here, or is damaged; nothing was changed",
             layout.manifest_path(found.version),
         )
-    if found.status == SEALED:
+    if found.status == SEALED and not identity.may_be_sealed:
         raise ShardSealed(f"shard {shard} is sealed; refusing claim (drop in flight)")
-    if found.status != ACTIVE:
+    if found.status not in (ACTIVE, SEALED):
         raise UnsupportedFeature(
             f"shard {shard} has status {found.status}, which this version does not know: it does not "
             "write there"

@@ -1,18 +1,30 @@
 """Who a writer of a table is: its sharding spec, resolved from the table before a shard is looked at.
 
-A table's MemWAL is described by one index entry (`format.mem_wal`). With more than one spec in it, the
-table's sharding is being revised, and nobody may write (decision D31).
+A table's MemWAL is described by one index entry (`format.mem_wal`). While its sharding is being revised, that
+has the old spec and the new one, and notes the old one as draining: nobody may write (decision D31). Other
+programs refuse to write wherever they find more than one spec (decision D4).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tiltyard.errors import InvalidInput, ShardingChanging, ShardSpecMismatch
+from tiltyard.errors import CorruptFile, InvalidInput, ShardingChanging, ShardSpecMismatch
 from tiltyard.format.mem_wal import MemWalDetails, ShardingSpec
 from tiltyard.memwal.claim import INCARNATION, Identity
 from tiltyard.table.apply.mem_wal import entry_of
 from tiltyard.table.snapshot import Snapshot
+
+LAST_SPEC = "tiltyard.spec.last"
+"""Writer default: the greatest spec id that was ever given, so that none is given twice."""
+
+ACTIVE_SPEC = "tiltyard.spec.active"
+"""Writer default: of several specs the id of the one that writers claim with, 0 for shards named by hand;
+without it the only one.
+"""
+
+DRAINING_SPEC = "tiltyard.spec.draining"
+"""Writer default: ids of specs whose shards are being emptied, with commas; there only during a revision."""
 
 NOT_INITIALIZED = "MemWAL is not initialized on this dataset. Call initialize_mem_wal() first."
 
@@ -26,14 +38,37 @@ class Streamed:
 
     @property
     def spec(self) -> ShardingSpec | None:
-        """The one spec; None where shards are named by hand. Raises `ShardingChanging`."""
+        """The spec that writers claim with; None where shards are named by hand. Raises `ShardingChanging`,
+        and `CorruptFile` where the note of the active spec names none.
+        """
         specs = self.details.sharding_specs
-        if len(specs) > 1:
+        active = self.details.writer_defaults.get(ACTIVE_SPEC)
+        if self.draining or (len(specs) > 1 and active is None):
             raise ShardingChanging(
                 f"opening a MemWAL writer requires at most one sharding spec, found {len(specs)}: the "
-                "table's sharding is being revised; open the writer again when that is done"
+                "table's sharding is being revised; open the writer again when that is done (`tiltyard "
+                "shard revise TABLE --resume` does what is left of it)"
             )
-        return specs[0] if specs else None
+        if active is None or len(specs) < 2:
+            return specs[0] if specs else None
+        if active == "0":
+            return None
+        found = [each for each in specs if str(each.spec_id) == active]
+        if len(found) != 1:
+            raise CorruptFile(
+                f"the table's MemWAL notes {active!r} as its active sharding spec, and has "
+                f"{', '.join(str(each.spec_id) for each in specs)}"
+            )
+        return found[0]
+
+    @property
+    def draining(self) -> frozenset[int]:
+        """Ids of specs whose shards are being emptied; empty where no revision is under way."""
+        text = self.details.writer_defaults.get(DRAINING_SPEC, "")
+        parts = text.split(",") if text else []
+        if not all(each.isascii() and each.isdigit() for each in parts):
+            raise CorruptFile(f"the table's MemWAL notes {text!r} as its draining sharding specs")
+        return frozenset(map(int, parts))
 
 
 def streamed(snapshot: Snapshot) -> Streamed:

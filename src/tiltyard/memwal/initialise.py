@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tiltyard import runtime
-from tiltyard.errors import InvalidInput, UnsupportedFeature
+from tiltyard.errors import FieldNotFound, InvalidInput, UnsupportedFeature
 from tiltyard.format.index_metadata import MEM_WAL, IndexMetadata
 from tiltyard.format.mem_wal import MemWalDetails, ShardingField, ShardingSpec
 from tiltyard.format.operations import CreateIndex
@@ -15,10 +16,12 @@ from tiltyard.memwal import layout
 from tiltyard.memwal.claim import INCARNATION
 from tiltyard.memwal.config import HNSW, WriterConfig, writer_config
 from tiltyard.memwal.ending import ASIDE
+from tiltyard.memwal.identity import LAST_SPEC
 from tiltyard.memwal.keys import check_key_types
 from tiltyard.memwal.log_schema import log_schema
 from tiltyard.memwal.maintained import check_maintainable
 from tiltyard.memwal.manifest import newest
+from tiltyard.memwal.routing import OWN_NOTES
 from tiltyard.memwal.sharding import (
     BUCKET,
     FIELD_ID,
@@ -28,14 +31,13 @@ from tiltyard.memwal.sharding import (
     UNSHARDED,
     can_be_bucketed,
     can_be_identity,
+    num_buckets,
 )
 from tiltyard.table.apply.mem_wal import entry_of
 from tiltyard.table.commit import commit
 from tiltyard.table.snapshot import Snapshot
 
 FIRST_SPEC = 1
-LAST_SPEC = "tiltyard.spec.last"
-"""Writer default: the greatest spec id that was ever given, so that none is given twice (decision D31)."""
 
 
 def initialise(
@@ -83,6 +85,56 @@ def initialise(
     return commit(snapshot.store, transaction, session=snapshot.session, base=snapshot)
 
 
+def wanted_sharding(snapshot: Snapshot, sharding: Mapping[str, Any] | ShardingSpec) -> ShardingSpec:
+    """A sharding as a spec of this table, with no id yet (0): from the arguments that `initialise` takes, or
+    from a spec.
+
+    Raises `InvalidInput`, `FieldNotFound`, `UnsupportedFeature` for one that rows could not be shared out by.
+    """
+    field_id = FIELD_ID
+    if isinstance(sharding, ShardingSpec):
+        field_id, sharding = _arguments(snapshot, sharding)
+    specs, _ = _sharding(
+        snapshot,
+        sharding.get("bucket_column"),
+        sharding.get("num_buckets"),
+        sharding.get("identity_column"),
+        bool(sharding.get("unsharded")),
+    )
+    if not specs:
+        raise InvalidInput(
+            "a table's sharding is changed to bucket sharding, to that of an `identity_column`, or to "
+            "`unsharded`: shards named by hand have the spec 0, and no spec is ever come back to"
+        )
+    return ShardingSpec(0, tuple(replace(each, field_id=field_id) for each in specs[0].fields))
+
+
+def _arguments(snapshot: Snapshot, spec: ShardingSpec) -> tuple[str, dict[str, Any]]:
+    """The field id of a spec, and the arguments that make it."""
+    if len(spec.fields) != 1:
+        raise UnsupportedFeature(f"rows are shared out by specs of one field, found {len(spec.fields)}")
+    each = spec.fields[0]
+    if not each.field_id or each.field_id.startswith(OWN_NOTES):
+        raise InvalidInput(f"a sharding field is named by some text, found {each.field_id!r}")
+    if each.expression is not None or each.transform not in (BUCKET, IDENTITY, UNSHARDED):
+        raise UnsupportedFeature(
+            f"Unsupported MemWAL sharding transform for field '{each.field_id}': {each.transform!r}"
+            + ("" if each.expression is None else f", expression {each.expression!r}")
+            + f"; there are {BUCKET}, {IDENTITY} and {UNSHARDED}"
+        )
+    if each.transform == UNSHARDED:
+        return each.field_id, {"unsharded": True}
+    names = [field.name for field in snapshot.schema.fields if (field.id,) == tuple(each.source_ids)]
+    if not names:
+        raise FieldNotFound(
+            f"sharding field {each.field_id!r} is made from the columns of ids {list(each.source_ids)}, of "
+            f"which the table needs exactly one at its top; it has {', '.join(snapshot.schema.names)}"
+        )
+    if each.transform == IDENTITY:
+        return each.field_id, {"identity_column": names[0]}
+    return each.field_id, {"bucket_column": names[0], "num_buckets": num_buckets(each)}
+
+
 def _defaults(options: Mapping[str, Any]) -> dict[str, str]:
     given = {name: value for name, value in options.items() if value is not None}
     if not given:
@@ -96,12 +148,12 @@ def _defaults(options: Mapping[str, Any]) -> dict[str, str]:
 def _sharding(
     snapshot: Snapshot,
     bucket_column: str | None,
-    num_buckets: int | None,
+    count: int | None,
     identity_column: str | None,
     unsharded: bool,
 ) -> tuple[tuple[ShardingSpec, ...], int]:
     """The spec, and how many shards it has (0: that is open)."""
-    bucketed = bucket_column is not None or num_buckets is not None
+    bucketed = bucket_column is not None or count is not None
     if bucketed + (identity_column is not None) + bool(unsharded) > 1:
         raise InvalidInput("at most one of bucket sharding, `identity_column`, or `unsharded` may be set")
     if unsharded:
@@ -113,17 +165,13 @@ def _sharding(
         return _spec(ShardingField(FIELD_ID, (field.id,), IDENTITY, None, kind)), 0
     if not bucketed:
         return (), 0
-    if bucket_column is None or num_buckets is None:
+    if bucket_column is None or count is None:
         raise InvalidInput("bucket sharding requires both `bucket_column` and `num_buckets`")
-    if (
-        isinstance(num_buckets, bool)
-        or not isinstance(num_buckets, int)
-        or not 1 <= num_buckets <= MAX_BUCKETS
-    ):
-        raise InvalidInput(f"bucket_sharding: num_buckets must be in [1, {MAX_BUCKETS}], got {num_buckets}")
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_BUCKETS:
+        raise InvalidInput(f"bucket_sharding: num_buckets must be in [1, {MAX_BUCKETS}], got {count}")
     field = _column(snapshot, bucket_column, "bucket_sharding", can_be_bucketed)
-    parameters = {NUM_BUCKETS: str(num_buckets)}
-    return _spec(ShardingField(FIELD_ID, (field.id,), BUCKET, None, "int32", parameters)), num_buckets
+    parameters = {NUM_BUCKETS: str(count)}
+    return _spec(ShardingField(FIELD_ID, (field.id,), BUCKET, None, "int32", parameters)), count
 
 
 def _spec(field: ShardingField) -> tuple[ShardingSpec, ...]:

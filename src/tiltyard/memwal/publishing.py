@@ -28,6 +28,7 @@ from tiltyard.table.back_off import back_off
 from tiltyard.table.row_changes import table_file_version
 
 if TYPE_CHECKING:
+    from tiltyard.memwal.owner import Owned
     from tiltyard.memwal.writer import ShardWriter
 
 MAX_PAUSE_SECONDS = 5.0
@@ -130,7 +131,7 @@ class Publisher:
     def _publish(self, table: MemTable) -> None:
         began = runtime.monotonic()
         try:
-            manifest = publish_generation(self._writer, table)
+            manifest = publish_generation(self._writer.owned, self._writer.manifest, table)
         except (WriterFenced, OutcomeUnknown) as error:
             self._failed += 1
             self._last_error = error
@@ -162,13 +163,13 @@ class Publisher:
         self.stop()
 
 
-def publish_generation(writer: ShardWriter, table: MemTable) -> ShardManifest:
+def publish_generation(owned: Owned, manifest: ShardManifest, table: MemTable) -> ShardManifest:
     """Write a frozen generation and name it in the shard's manifest; the manifest that does.
 
-    Raises `WriterFenced`: its directory stays, named by nobody, and its rows are in the log.
+    `manifest`: the newest that is known of the owner's epoch. Raises `WriterFenced`: its directory stays,
+    named by nobody, and its rows are in the log.
     """
-    owned = writer.owned
-    known = still_ours(owned.shard, writer.manifest)
+    known = still_ours(owned.shard, manifest)
     name = layout.sstable_name(table.generation)
     version = table_file_version(owned.base)
     if version is FileVersion.V2_0:

@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass, replace
 from tiltyard import runtime
 from tiltyard.errors import (
     CorruptFile,
-    InvalidInput,
     ObjectNotFound,
     ShardContention,
     StoreError,
@@ -26,9 +25,10 @@ from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.claim import claim
 from tiltyard.memwal.entry import encode_sentinel
-from tiltyard.memwal.identity import identity_of, resolved_spec, streamed
+from tiltyard.memwal.identity import identity_of, streamed
 from tiltyard.memwal.log_schema import log_schema, reconciled
 from tiltyard.memwal.manifest import newest, publish, write_hint
+from tiltyard.memwal.owner import no_shard
 from tiltyard.memwal.wal import positions, put_sentinel, read_entry
 from tiltyard.store import Created, Store
 from tiltyard.table.snapshot import Snapshot
@@ -69,7 +69,7 @@ def plan_repair(base: Snapshot, shard_id: str) -> list[Step]:
     shard = base.store.at(layout.shard_dir(layout.parse_shard_id(shard_id)))
     manifest = newest(shard)
     if manifest is None:
-        raise InvalidInput(f"{base.store.uri} has no shard {shard_id}")
+        raise no_shard(base, shard_id)
     return _steps(base, shard, manifest)
 
 
@@ -80,7 +80,10 @@ def repair(base: Snapshot, shard_id: str) -> Repaired:
         return Repaired((), None)
     shard = base.store.at(layout.shard_dir(shard_id))
     found = streamed(base)
-    identity = identity_of(found, shard_id, resolved_spec(found, None, shard_id))
+    stored = newest(shard)
+    assert stored is not None  # `plan_repair` has read it
+    # Of the shard's own spec: one that is being emptied must be mended too, whoever sealed it.
+    identity = replace(identity_of(found, shard_id, stored.shard_spec_id), may_be_sealed=True)
     manifest = claim(shard, identity, lambda _: None)
     raised = [each for each in _steps(base, shard, manifest) if each.epoch is not None]
     if raised:

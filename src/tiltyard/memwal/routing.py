@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from tiltyard.errors import InvalidInput, UnsupportedFeature
+from tiltyard.errors import InvalidInput, ShardSealed, UnsupportedFeature
 from tiltyard.format.mem_wal import ShardingSpec
-from tiltyard.format.shard_manifest import ACTIVE, ShardManifest
+from tiltyard.format.shard_manifest import ACTIVE, SEALED, ShardManifest
 from tiltyard.memwal import layout
-from tiltyard.memwal.claim import INCARNATION
 from tiltyard.memwal.life import lives
 from tiltyard.memwal.manifest import newest
 from tiltyard.memwal.sharding import UNSHARDED, encode_value, evaluate
@@ -29,6 +28,12 @@ if TYPE_CHECKING:
 
 Value = tuple[tuple[str, bytes], ...]
 """What the rows of a shard have in common: encoded sharding values by field id, those that are not null."""
+
+OWN_NOTES = "tiltyard."
+"""What our notes among a shard's field entries begin with."""
+
+SEALED_BY = "tiltyard.sealed"
+"""Shard field entry: the epoch whose owner published the log and sealed the shard; other programs keep it."""
 
 _VERSION_5, _VARIANT = 0x50, 0x80
 
@@ -75,7 +80,7 @@ class Router:
 
     def check(self, batch: Any, manifest: ShardManifest) -> None:
         """Raise `InvalidInput` where rows belong to another shard than the manifest's, as far as it says."""
-        own = _own_value(manifest)
+        own = own_value(manifest)
         if self.spec is None or not own:
             return
         for value, rows in self.parts(batch):
@@ -93,18 +98,27 @@ def router_of(spec: ShardingSpec | None, schema: Schema) -> Router:
 
 
 def shard_of(
-    router: Router, spec_id: int, value: Value, incarnation: str | None, known: Mapping[str, ShardManifest]
+    router: Router,
+    spec_id: int,
+    value: Value,
+    incarnation: str | None,
+    known: Mapping[str, ShardManifest],
+    marks: Mapping[str, int],
 ) -> str:
     """The id of the shard of a value: one that is there and takes rows, or the name of a new one.
 
-    `known`: manifests that were read, by shard id; see `manifests`. Raises `InvalidInput` where shards of
-    other writers do not say which rows they have, so that a key could come into two.
+    `known`: manifests that were read, by shard id; see `manifests`. `marks`: up to which generation the base
+    holds them, read after them. Raises `InvalidInput` where shards of other writers do not say which rows
+    they have, `ShardSealed` where a sealed one has rows that are not in the base: a key could come into two.
     """
-    ours = {
-        shard_id: _own_value(manifest)
+    living = {
+        shard_id: manifest
         for shard_id, manifest in sorted(known.items())
-        if manifest.shard_spec_id == spec_id and manifest.status == ACTIVE and lives(manifest, incarnation)
+        if manifest.shard_spec_id == spec_id and lives(manifest, incarnation)
     }
+    ours = {each: own_value(found) for each, found in living.items() if found.status == ACTIVE}
+    nulls = {shard_name(incarnation, spec_id, (), number) for number in range(len(known) + 1)}
+    silent = [each for each, found in living.items() if not own_value(found) and each not in nulls]
     if router.is_constant:
         if len(ours) > 1:
             raise InvalidInput(
@@ -117,23 +131,44 @@ def shard_of(
         same = [shard_id for shard_id, own in ours.items() if own == value and own]
         if same:
             return same[0]
-        made = {shard_name(incarnation, spec_id, (), number) for number in range(len(known) + 1)}
-        silent = [shard_id for shard_id, own in ours.items() if not own and shard_id not in made]
-        if silent:
+        if any(each in ours for each in silent):
             raise InvalidInput(
-                f"shards {', '.join(silent)} do not say which rows they have: rows of one key could come "
-                "into two shards. Open their writers one by one"
+                f"shards {', '.join(each for each in silent if each in ours)} do not say which rows they "
+                "have: rows of one key could come into two shards. Open their writers one by one"
             )
     number = 0
-    while True:
-        shard_id = shard_name(incarnation, spec_id, value, number)
-        if shard_id not in known or shard_id in ours:
-            return shard_id
+    while (name := shard_name(incarnation, spec_id, value, number)) in known:
+        if name in ours:
+            return name
         number += 1  # sealed, or of another table
+    for shard_id, manifest in living.items():
+        may_hold = router.is_constant or shard_id in silent or own_value(manifest) == value
+        if shard_id not in ours and may_hold and not is_drained(manifest, marks):
+            raise ShardSealed(
+                f"shard {shard_id}, which may have rows of these keys, is sealed, and they are not all in "
+                "the base yet: a new shard begins when they are. Compact the table, or open the shard again "
+                "(`tiltyard shard unseal`)"
+            )
+    return name
 
 
-def _own_value(manifest: ShardManifest) -> Value:
-    return tuple(entry for entry in manifest.field_entries if entry[0] != INCARNATION)
+def is_drained(manifest: ShardManifest, marks: Mapping[str, int]) -> bool:
+    """Whether the base holds everything that a closed shard has: its log holds nothing more."""
+    mark = marks.get(manifest.shard_id, 0)
+    return is_closed(manifest) and all(each.generation <= mark for each in manifest.sstables)
+
+
+def is_closed(manifest: ShardManifest) -> bool:
+    """Whether everything in the shard is published and no writer is left: it was sealed by a take-over, and
+    nobody claimed it since.
+    """
+    noted = dict(manifest.field_entries).get(SEALED_BY)
+    return manifest.status == SEALED and noted == b"%d" % manifest.writer_epoch
+
+
+def own_value(manifest: ShardManifest) -> Value:
+    """What the rows of a shard have in common, as far as its manifest says, without our notes."""
+    return tuple(entry for entry in manifest.field_entries if not entry[0].startswith(OWN_NOTES))
 
 
 def manifests(root: Store) -> dict[str, ShardManifest]:

@@ -8,12 +8,19 @@ others may be in. Rows of one key always go to one shard, so that for each key t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tiltyard import runtime
-from tiltyard.errors import ClaimLost, ForkedHandle, InvalidInput, WriterClosed
+from tiltyard.errors import (
+    ClaimLost,
+    ForkedHandle,
+    InvalidInput,
+    ShardContention,
+    ShardingChanging,
+    ShardSpecMismatch,
+    WriterClosed,
+)
 from tiltyard.memwal import layout
 from tiltyard.memwal.capture import Captured, capture
 from tiltyard.memwal.claim import INCARNATION
@@ -21,7 +28,7 @@ from tiltyard.memwal.identity import resolved_spec, streamed
 from tiltyard.memwal.incoming import deletions, one_batch, rows_of
 from tiltyard.memwal.log_schema import LogSchema, log_schema
 from tiltyard.memwal.owner import Streamable
-from tiltyard.memwal.routing import Value, manifests, router_of, shard_of
+from tiltyard.memwal.routing import Value, manifests, router_of, shard_name, shard_of
 from tiltyard.memwal.writer import ShardWriter
 from tiltyard.runtime.awaiting import Begin, in_thread, told
 from tiltyard.table.back_off import back_off
@@ -157,23 +164,54 @@ class ShardedWriter:
                 raise WriterClosed("the stream is already closed; open another one")
             found = self._writers.get(value)
             if found is None:
-                known = manifests(self._table._store.at(layout.ROOT))
-                shard_id = shard_of(self._router, self._spec_id, value, self._incarnation, known)
-                found = self._opened(shard_id, value)
+                found = self._opened(value)
                 self._writers[value] = found
             return found
 
-    def _opened(self, shard_id: str, value: Value) -> ShardWriter:
-        """The shard's writer; several streams may begin at one moment, and the last to claim it has it."""
+    def _opened(self, value: Value) -> ShardWriter:
+        """The writer of a value's shard; several streams may begin at one moment, and the last to claim has
+        it. Raises `ShardingChanging` where the table's sharding is or was changed.
+        """
         for attempt in range(MAX_OPENS):
-            with suppress(ClaimLost):
-                return ShardWriter.open(
-                    self._table, shard_id, shard_spec_id=self._spec_id, sharding_value=value, **self._options
-                )
-            back_off(0.0, attempt + 1)
-        return ShardWriter.open(
-            self._table, shard_id, shard_spec_id=self._spec_id, sharding_value=value, **self._options
+            shard_id = self._shard_of(value)
+            try:
+                writer = self._claimed(shard_id, value)
+            except ClaimLost:
+                if attempt == MAX_OPENS - 1:
+                    raise
+                back_off(0.0, attempt + 1)
+                continue
+            if shard_id == shard_name(self._incarnation, self._spec_id, value, 0):
+                return writer
+            # The value's first shard is sealed. It may have been opened again since we looked; whoever does
+            # that looks, too, whether another one began.
+            is_right = False
+            try:
+                is_right = self._shard_of(value) == shard_id
+            finally:
+                if not is_right:
+                    writer.abort()
+            if is_right:
+                return writer
+        raise ShardContention(
+            f"which shard rows of {self._table._store.uri} go to changed {MAX_OPENS} times; try again"
         )
+
+    def _shard_of(self, value: Value) -> str:
+        known = manifests(self._table._store.at(layout.ROOT))
+        marks = streamed(open_latest(self._table._store, self._table._session)).details.marks
+        return shard_of(self._router, self._spec_id, value, self._incarnation, known, marks)
+
+    def _claimed(self, shard_id: str, value: Value) -> ShardWriter:
+        try:
+            return ShardWriter.open(
+                self._table, shard_id, shard_spec_id=self._spec_id, sharding_value=value, **self._options
+            )
+        except ShardSpecMismatch as error:
+            raise ShardingChanging(
+                f"the table's sharding has changed since this stream was opened with spec {self._spec_id}: "
+                f"close it, and open another one ({error})"
+            ) from error
 
     def capture(self) -> Captured:
         """The table now, with the memory of these shards."""

@@ -5,7 +5,7 @@ Filters come after this, never before: a row that was superseded does not come b
 fails a filter.
 
 Invariants, and their tests in tests/memwal/test_reading.py:
-1. Of each key in a shard's levels exactly the newest row is chosen, or none where that row deletes.
+1. Of each key in the levels of the shards exactly the newest row is chosen, or none where that row deletes.
 2. A row of the base is chosen only if no level holds its key.
 """
 
@@ -19,13 +19,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tiltyard.memwal.capture import ShardLevels
 from tiltyard.memwal.levels import Keys, Level
 from tiltyard.table.merge.join import KeyIndex
 from tiltyard.table.merge.keys import resolve_key
 from tiltyard.table.merge.lookup import find_rows
 
 if TYPE_CHECKING:
-    from tiltyard.memwal.capture import Captured, ShardLevels
+    from tiltyard.memwal.capture import Captured
 
 Bools = npt.NDArray[np.bool_]
 Addresses = npt.NDArray[np.uint64]
@@ -61,15 +62,23 @@ def winners(captured: Captured) -> Winners:
         return Winners(tuple(every), np.empty(0, np.uint64))
     chosen: list[Chosen] = []
     shadowed: list[Addresses] = []
-    for shard in captured.shards:
-        if not shard.levels:
-            continue
+    for shard in _disjoint(captured.shards):
         index, columns, of_shard = _of_shard(shard)
         chosen += of_shard
         key = resolve_key(captured.base.schema, captured.schema.key)
         shadowed.append(find_rows(captured.base, key, index, columns).addresses)
     gone = np.unique(np.concatenate(shadowed)) if shadowed else np.empty(0, np.uint64)
     return Winners(tuple(chosen), gone)
+
+
+def _disjoint(shards: Sequence[ShardLevels]) -> Sequence[ShardLevels]:
+    """The shards that have rows, so put together that no key is in two. Shards of one spec have no key in
+    common; one of an earlier spec that somebody began late may have keys of a later spec's, which counts.
+    """
+    held = [each for each in shards if each.levels]
+    if len({each.spec_id for each in held}) < 2:
+        return held
+    return [ShardLevels("", tuple(level for each in held for level in each.levels))]
 
 
 def _all(level: Level) -> Chosen:
