@@ -19,6 +19,7 @@ from tiltyard.format.shard_manifest import SsTable
 from tiltyard.memwal import layout
 from tiltyard.memwal import writer as base
 from tiltyard.memwal.capture import Captured, capture, listed
+from tiltyard.memwal.joining import joined
 from tiltyard.memwal.lookup import Lookup
 from tiltyard.memwal.scan import LsmScan
 from tiltyard.memwal.sharding import evaluate
@@ -76,7 +77,7 @@ def one_batch_of(data: Any, schema: Any, table: Any) -> Any:
     batches = list(stream)
     if not batches:
         return pa.RecordBatch.from_pylist([], found)
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    return batches[0] if len(batches) == 1 else joined(batches)
 
 
 class ShardWriter(base.ShardWriter):

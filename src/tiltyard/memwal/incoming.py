@@ -8,17 +8,20 @@ import numpy as np
 import pyarrow as pa
 
 from tiltyard.errors import InvalidInput, SchemaMismatch, WrongType, nearest
+from tiltyard.memwal.joining import joined
 from tiltyard.memwal.log_schema import LogSchema
 from tiltyard.table.fit import refuse_nulls, side_by_side
 
 
 def one_batch(data: Any) -> Any:
-    """Data of the usual Arrow kinds as one `pa.RecordBatch`. Raises `WrongType`."""
+    """Data of the usual Arrow kinds as one `pa.RecordBatch`. Raises `WrongType`, `BatchTooLarge`."""
     if isinstance(data, pa.RecordBatch):
         return data
     if isinstance(data, pa.Table):
         batches = data.to_batches()
-        return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], data.schema)
+        if not batches:
+            return pa.RecordBatch.from_pylist([], data.schema)
+        return batches[0] if len(batches) == 1 else joined(batches)
     if isinstance(data, pa.RecordBatchReader):
         return one_batch(data.read_all())
     if isinstance(data, (list, tuple)) and data and all(isinstance(each, pa.RecordBatch) for each in data):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tiltyard.memwal.joining import DictionaryRoom
 from tiltyard.memwal.log_schema import LogSchema
 from tiltyard.memwal.sstable import Rows
 
@@ -42,7 +43,12 @@ class MemTable:
         """Of the batches that are not in the log yet."""
         self.logged_to = 0
         """The last log position with rows of it."""
+        self._room = DictionaryRoom(schema.stored.arrow)
         self._held: tuple[tuple[Any, ...], list[Any]] = ((), [])  # in the log, not in the log yet
+
+    def takes(self, batch: Any) -> bool:
+        """Whether the dictionaries of a batch can become one with those of all that were asked about."""
+        return self._room.takes(batch)
 
     def add(self, batch: Any) -> None:
         """Take rows (columns of `LogSchema.stored`) that are not in the log yet; readers see them at once."""

@@ -137,12 +137,12 @@ class Publisher:
             self._last_error = error
             self._writer.fail(error)
             self.stop()
-        except TiltyardError as error:  # tried again: until then later generations wait
+        except Exception as error:  # tried again: until then later generations wait
             self._failed += 1
-            self._last_error = error
+            self._last_error = _told(error)
             self._writer.counts.failures += 1
             if self._failed >= MAX_FAILURES:
-                self._give_up(table, error)
+                self._give_up(table, self._last_error)
                 return
             self._tell()
             back_off(0.05, self._failed, MAX_PAUSE_SECONDS)
@@ -161,6 +161,15 @@ class Publisher:
         self._last_error = ended
         self._writer.fail(ended)
         self.stop()
+
+
+def _told(error: Exception) -> TiltyardError:
+    """An error as callers get it: what is none of ours must not end the task, or they would wait for ever."""
+    if isinstance(error, TiltyardError):
+        return error
+    told = ShardError(f"a generation could not be published: {type(error).__name__}: {error}")
+    told.__cause__ = error
+    return told
 
 
 def publish_generation(owned: Owned, manifest: ShardManifest, table: MemTable) -> ShardManifest:

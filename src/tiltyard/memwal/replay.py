@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-import pyarrow as pa
-
 from tiltyard.errors import CorruptFile, WriterFenced
 from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.entry import Entry
+from tiltyard.memwal.joining import joined
 from tiltyard.memwal.log_schema import LogSchema, reconciled
 from tiltyard.memwal.memtable import MemTable
 from tiltyard.memwal.wal import positions, read_entry, without_holes
@@ -114,7 +113,8 @@ class Replay:
                 tables[-1].stamp = max(tables[-1].stamp, entry.generation)
             last = entry.generation if entry.generation is not None else last
             fitted = [reconciled(batch, self.schema, self._where(entry)) for batch in entry.batches]
-            whole = fitted[0] if len(fitted) == 1 else pa.concat_batches(fitted)
+            whole = fitted[0] if len(fitted) == 1 else joined(fitted)
+            tables[-1].takes(whole)
             tables[-1].logged(entry.position, whole, whole.num_rows)
         return tables
 

@@ -14,6 +14,7 @@ from tiltyard import runtime
 from tiltyard.errors import LogTruncated, ObjectNotFound, ShardError
 from tiltyard.memwal import layout
 from tiltyard.memwal.entry import Entry
+from tiltyard.memwal.joining import joined
 from tiltyard.memwal.log_schema import TOMBSTONE, LogSchema, reconciled
 from tiltyard.memwal.manifest import newest
 from tiltyard.memwal.wal import first_hole, positions, read_entry, without_holes
@@ -113,10 +114,6 @@ def tail(
 def _change(entry: Entry, schema: LogSchema, shard: Store) -> Change | None:
     if not entry.batches:
         return None
-    import pyarrow as pa
-
     where = f"{shard.uri}/{layout.entry_path(entry.position)}"
     batches = [reconciled(each, schema, where) for each in entry.batches]
-    return Change(
-        entry.position, entry.epoch, batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-    )
+    return Change(entry.position, entry.epoch, batches[0] if len(batches) == 1 else joined(batches))

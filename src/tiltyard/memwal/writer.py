@@ -21,8 +21,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
-import pyarrow as pa
-
 from tiltyard import runtime
 from tiltyard.errors import (
     ForkedHandle,
@@ -33,6 +31,7 @@ from tiltyard.errors import (
 )
 from tiltyard.format.shard_manifest import ACTIVE, ShardManifest
 from tiltyard.memwal.incoming import deletions, rows_of
+from tiltyard.memwal.joining import MAX_JOINED_BYTES, joined
 from tiltyard.memwal.memtable import MemTable, View
 from tiltyard.memwal.owner import Owned, Streamable, take_over
 from tiltyard.memwal.publishing import Publisher
@@ -353,29 +352,31 @@ class ShardWriter:
     def _round(self, items: list[_Item]) -> Sequence[BaseException | None]:
         answers: list[BaseException | None] = [None] * len(items)
         group: list[_Put] = []
-        grouped = 0
+        rows = nbytes = 0  # of the group
         try:
             for item in items:
                 self._log.check()
                 if isinstance(item, _Step):
                     self._append(group)
-                    grouped = 0
+                    rows = nbytes = 0
                     if item.freeze:
                         self._freeze()
                     continue
                 self._check_not_sealed()
-                if self._is_full(item.batch.num_rows, grouped):
+                if self._is_full(item.batch, rows, nbytes):
                     self._append(group)
-                    grouped = 0
+                    rows = nbytes = 0
                     self._freeze()
+                    self._state[0].takes(item.batch)
                 if item.durable or group:
                     group.append(item)
-                    grouped += item.batch.num_rows
+                    rows += item.batch.num_rows
+                    nbytes += item.batch.nbytes
                 else:
-                    self._state[0].add(item.batch)
+                    self._state[0].add(joined([item.batch]))
             if group or self._is_due():
                 self._append(group)
-        except TiltyardError as error:
+        except Exception as error:
             # What was appended before stands; what was to be appended now, and all that follows, has failed.
             for each in range(items.index(group[0] if group else item), len(items)):
                 answers[each] = error
@@ -390,7 +391,8 @@ class ShardWriter:
         batches = [*active.pending, *puts]
         if batches:
             began = runtime.monotonic()
-            combined = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+            is_own = len(batches) == 1 and not puts  # what was pending is
+            combined = batches[0] if is_own else joined(batches)
             position = self._log.append(combined, active.stamp)
             active.logged(position, combined, sum(each.num_rows for each in puts))
             self._logged_at = runtime.monotonic()
@@ -401,14 +403,18 @@ class ShardWriter:
         if self._log.manifest.status != ACTIVE:
             raise ShardSealed(f"shard {self.shard_id} was sealed; it takes no more rows")
 
-    def _is_full(self, more: int, grouped: int) -> bool:
+    def _is_full(self, batch: Any, rows: int, nbytes: int) -> bool:
+        """Whether the generation, with a group of so many rows and bytes, has no room for a batch."""
         active, config = self._state[0], self.config
-        if not active.rows and not grouped:
+        fits = active.takes(batch)
+        if not active.rows and not rows:
             return False
         return (
-            active.rows + grouped + more > config.rows
+            not fits
+            or active.rows + rows + batch.num_rows > config.rows
             or active.entries >= config.entries
-            or active.nbytes >= config.max_memtable_size
+            or active.nbytes + nbytes >= config.max_memtable_size
+            or active.nbytes + nbytes + batch.nbytes > MAX_JOINED_BYTES
         )
 
     def _is_due(self) -> bool:
