@@ -239,4 +239,5 @@ def shown(spec: ShardingSpec | None) -> str:
         ids = ", ".join(map(str, each.source_ids))
         told = "" if each.transform != BUCKET else f" into {num_buckets(each)}"
         parts.append(f"{each.transform}" + (f" of field {ids}{told}" if ids else ""))
-    return f"spec {spec.spec_id} ({'; '.join(parts)})"
+    told = "; ".join(parts)
+    return f"spec {spec.spec_id} ({told})" if spec.spec_id else told
