@@ -21,6 +21,7 @@ from tiltyard.memwal import writer as base
 from tiltyard.memwal.capture import Captured, capture, listed
 from tiltyard.memwal.joining import joined
 from tiltyard.memwal.lookup import Lookup
+from tiltyard.memwal.merge_functions import functions_of
 from tiltyard.memwal.scan import LsmScan
 from tiltyard.memwal.sharding import evaluate
 from tiltyard.table.apply.mem_wal import entry_of
@@ -44,6 +45,7 @@ def details_of(snapshot: Snapshot) -> dict[str, Any] | None:
     if entry is None:
         return None
     details = MemWalDetails.of(entry)
+    functions = functions_of(details.writer_defaults)
     return {
         "num_shards": details.num_shards,
         "maintained_indexes": list(details.maintained_indexes),
@@ -68,6 +70,7 @@ def details_of(snapshot: Snapshot) -> dict[str, Any] | None:
             }
             for spec in details.sharding_specs
         ],
+        **({} if functions is None else {"merge_functions": functions.named(snapshot.schema)}),
     }
 
 

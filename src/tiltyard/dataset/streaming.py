@@ -39,6 +39,7 @@ class StreamFace(Handle):
         stats_log_interval_ms: int | None = None,
         hnsw_params: Mapping[str, Mapping[str, int]] | None = None,
         set_shards_aside: bool = False,
+        merge_functions: Mapping[str, str] | None = None,
     ) -> None:
         """Make the table one that can be streamed into; once.
 
@@ -46,13 +47,18 @@ class StreamFace(Handle):
         `identity_column`, all into one with `unsharded`, or, without these, by hand. `maintained_indexes`:
         names of indices that streamed rows get too, None for all that can be. The other settings are the
         defaults of the table's writers (see `mem_wal_writer`). `set_shards_aside`: put shards away that an
-        earlier table left at this place.
+        earlier table left at this place. `merge_functions`: for each column outside the key how a row that
+        comes changes what its key has: `last`, `first`, `sum`, `min`, `max` or `keep_non_null`; without it
+        the newest row counts. The official package then refuses to write streams into the table.
 
         Raises `InvalidInput`, `IndexNotFound`, `UnsupportedFeature` (key types that cannot be streamed), and
         what commits raise.
         """
         from tiltyard.memwal.initialise import initialise
 
+        functions = None
+        if merge_functions is not None:
+            functions = arguments.text_map("merge_functions", merge_functions)
         if maintained_indexes is not None:
             maintained_indexes = arguments.texts("maintained_indexes", maintained_indexes)
         options: dict[str, Any] = {
@@ -77,12 +83,14 @@ class StreamFace(Handle):
             maintained_indexes=maintained_indexes,
             options=options,
             set_shards_aside=arguments.flag("set_shards_aside", set_shards_aside),
+            merge_functions=functions,
         )
         self._move(made)
 
     def mem_wal_index_details(self) -> dict[str, Any] | None:
         """How the table is streamed into: `num_shards`, `maintained_indexes`, `maintain_all_indexes`,
-        `writer_config_defaults`, `sharding_specs`; None where it is not.
+        `writer_config_defaults`, `sharding_specs`, and where there are any, `merge_functions`; None where it
+        is not.
         """
         from tiltyard.dataset.mem_wal import details_of
 

@@ -29,6 +29,10 @@ SPILLED_ROW_LINEAGE = 1 << 11
 MANAGED_BLOBS = 1 << 14
 UNIQUE_FIELD_IDS = 1 << 15
 ZONE_WRITE_SEED = 1 << 16
+PARTIAL_ROWS = 1 << 62
+"""Of our own: the SSTable of a table with merge functions. Its rows are to be merged with older ones, and no
+other program knows how; that it refuses to read them is the flag's purpose.
+"""
 
 NAMES = {
     DELETION_FILES: "deletion files",
@@ -46,6 +50,7 @@ NAMES = {
     MANAGED_BLOBS: "managed blobs",
     UNIQUE_FIELD_IDS: "field ids that are never reused",
     ZONE_WRITE_SEED: "zone write seed",
+    PARTIAL_ROWS: "rows to be merged",
 }
 
 PAIRED = MIXED_FILE_VERSIONS | TAGGED_FRAGMENT_REUSE | MANAGED_BLOBS | ZONE_WRITE_SEED
@@ -63,8 +68,9 @@ READABLE = (
     | COVERING_INDICES
     | MIXED_FILE_VERSIONS
     | SPILLED_ROW_LINEAGE
+    | PARTIAL_ROWS
 )
-WRITABLE = READABLE | UNIQUE_FIELD_IDS
+WRITABLE = READABLE & ~PARTIAL_ROWS | UNIQUE_FIELD_IDS
 
 
 def describe(flags: int) -> str:
@@ -119,6 +125,20 @@ def check_reader(manifest: Manifest) -> None:
 def check_writer(manifest: Manifest) -> None:
     """`check_writable` for a manifest that a commit builds on."""
     check_writable(manifest.writer_flags, f"version {manifest.version}")
+
+
+def with_partial_rows(manifest: Manifest) -> Manifest:
+    """The manifest of an SSTable whose rows are to be merged with older ones."""
+    return replace(
+        manifest,
+        reader_flags=manifest.reader_flags | PARTIAL_ROWS,
+        writer_flags=manifest.writer_flags | PARTIAL_ROWS,
+    )
+
+
+def has_partial_rows(manifest: Manifest) -> bool:
+    """Whether its rows are to be merged with older ones."""
+    return bool(manifest.reader_flags & PARTIAL_ROWS)
 
 
 def uses_stable_row_ids(manifest: Manifest) -> bool:

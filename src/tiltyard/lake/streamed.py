@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tiltyard.errors import InvalidInput, UndrainedRows
@@ -41,13 +41,23 @@ class Streamed:
             )
 
     @plain
-    def stream(self, *, shards: int | None = None, set_shards_aside: bool = False, **options: Any) -> Stream:
+    def stream(
+        self,
+        *,
+        shards: int | None = None,
+        merge: Mapping[str, str] | None = None,
+        set_shards_aside: bool = False,
+        **options: Any,
+    ) -> Stream:
         """Write rows one after the other, each durable when its call returns: upserts and deletes by key.
 
         The first stream settles how rows are shared out: `shards`, by the hash of the key; None is one. A
         shard has one writer: a stream that meets rows of it takes it over from the one before, whose next
         call raises `WriterFenced`. `options`: settings as for `LanceDataset.mem_wal_writer`. What is streamed
         is seen by `live()`, and by `scan` once it was compacted into the table.
+
+        The first stream also settles `merge`: for each column outside the key how the values of rows with one
+        key become one (`last`, `first`, `sum`, `min`, `max`, `keep_non_null`); None: the newest row counts.
 
         `set_shards_aside`: where an earlier table of this place left shards, put them away. Raises, before
         anything is changed, `InvalidInput` for settings that there are not, and `UnsupportedFeature` for keys
@@ -56,7 +66,16 @@ class Streamed:
         from tiltyard.lake.streaming import open_stream
 
         self._check_writable("stream")
-        return open_stream(self._ds, shards, set_shards_aside, options)
+        return open_stream(self._ds, shards, merge, set_shards_aside, options)
+
+    @property
+    def merge_functions(self) -> dict[str, str] | None:
+        """How streamed rows of one key become one, by column; None where the newest one counts."""
+        from tiltyard.memwal.identity import merge_functions
+
+        snapshot = self._ds._snapshot
+        found = merge_functions(snapshot)
+        return None if found is None else found.named(snapshot.schema)
 
     @plain
     def live(self) -> Live:

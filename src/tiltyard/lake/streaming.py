@@ -13,6 +13,7 @@ from tiltyard.lake.given import keys_given, rows_given
 from tiltyard.lake.live import Live
 from tiltyard.lake.words import in_plain_words, plain
 from tiltyard.memwal.config import writer_config
+from tiltyard.memwal.merge_functions import CLOSED
 from tiltyard.memwal.sharding import BUCKET, IDENTITY, MAX_BUCKETS, NUM_BUCKETS
 from tiltyard.memwal.stream import ShardedWriter
 from tiltyard.memwal.writer import ShardWriter
@@ -224,22 +225,28 @@ def _shard(writer: ShardWriter) -> StreamShard:
 
 
 def open_stream(
-    ds: LanceDataset, shards: int | None, set_shards_aside: bool, options: Mapping[str, Any]
+    ds: LanceDataset,
+    shards: int | None,
+    merge: Mapping[str, str] | None,
+    set_shards_aside: bool,
+    options: Mapping[str, Any],
 ) -> Stream:
     """A stream into a table, which is made one that can be streamed into if it is not yet."""
     if shards is not None:
         shards = arguments.whole("shards", shards, 1, MAX_BUCKETS)
     aside = arguments.flag("set_shards_aside", set_shards_aside)
+    functions = None if merge is None else arguments.text_map("merge", merge)
     writer_config({}, options)  # what is wrong with them is told before the table is changed
     if ds.mem_wal_index_details() is None:
         ds.checkout_latest()
     if ds.mem_wal_index_details() is None:
-        _begin(ds, shards, aside)
+        _begin(ds, shards, functions, aside)
     _check_shards(ds, shards)
+    _check_merge(ds, functions)
     return Stream(ds, options)
 
 
-def _begin(ds: LanceDataset, shards: int | None, aside: bool) -> None:
+def _begin(ds: LanceDataset, shards: int | None, functions: dict[str, str] | None, aside: bool) -> None:
     key = [each.name for each in ds._snapshot.schema.primary_key]
     if not key and UNIQUE in ds._snapshot.manifest.config:
         raise InvalidInput(
@@ -253,7 +260,7 @@ def _begin(ds: LanceDataset, shards: int | None, aside: bool) -> None:
     else:
         sharding = {"bucket_column": key[0], "num_buckets": shards}
     try:
-        ds.initialize_mem_wal(**sharding, set_shards_aside=aside)
+        ds.initialize_mem_wal(**sharding, set_shards_aside=aside, merge_functions=functions)
     except (InvalidInput, CommitConflict):
         ds.checkout_latest()  # somebody else was first, or it is what we were told
         if ds.mem_wal_index_details() is None:
@@ -265,7 +272,8 @@ def _check_shards(ds: LanceDataset, shards: int | None) -> None:
     details = ds.mem_wal_index_details()
     if shards is None or details is None:
         return
-    fields = [each for spec in details["sharding_specs"] for each in spec["fields"]]
+    every = [each for spec in details["sharding_specs"] for each in spec["fields"]]
+    fields = [each for each in every if each["transform"] != CLOSED]
     buckets = [each["parameters"].get(NUM_BUCKETS) for each in fields if each["transform"] == BUCKET]
     if buckets == [str(shards)] or (shards == 1 and fields and not buckets and _is_whole(fields)):
         return
@@ -278,6 +286,20 @@ def _check_shards(ds: LanceDataset, shards: int | None) -> None:
     raise InvalidInput(
         f"{ds.uri} {told}, since it was first streamed into, and shards={shards} was asked for: leave it out"
     )
+
+
+def _check_merge(ds: LanceDataset, functions: dict[str, str] | None) -> None:
+    """Refuse other merge functions than the table has."""
+    details = ds.mem_wal_index_details()
+    if functions is None or details is None:
+        return
+    found = details.get("merge_functions")
+    if found != functions:
+        told = "the newest row counts" if found is None else f"its functions are {found}"
+        raise InvalidInput(
+            f"of rows of one key in {ds.uri} {told}, since it was first streamed into, and merge={functions} "
+            "was asked for: what was put already would mean something else. Leave it out"
+        )
 
 
 def _is_whole(fields: list[dict[str, Any]]) -> bool:

@@ -22,6 +22,7 @@ from tiltyard.expr.arrays import bools_of
 from tiltyard.expr.arrays import plain as plain_array
 from tiltyard.lake.words import plain
 from tiltyard.memwal import layout
+from tiltyard.memwal.identity import merge_functions
 from tiltyard.memwal.life import shards_of
 from tiltyard.memwal.log_schema import TOMBSTONE, LogSchema, log_schema
 from tiltyard.memwal.tail import POLL_SECONDS, Follower
@@ -41,7 +42,8 @@ class Change:
     """What one log entry did to a shard.
 
     `rows`: everything in its order, a `pa.RecordBatch` of the table's columns and `_tombstone`, which is true
-    where the row deletes its key and has nothing else.
+    where the row deletes its key and has nothing else. `merges`: whether the table has merge functions, so
+    that rows are to be merged with what their keys have.
     """
 
     shard_id: str
@@ -49,6 +51,7 @@ class Change:
     epoch: int
     rows: Any
     key: tuple[str, ...]
+    merges: bool = False
 
     def __repr__(self) -> str:
         return f"Change(shard_id={self.shard_id!r}, position={self.position}, rows={self.rows.num_rows})"
@@ -66,6 +69,11 @@ class Change:
         return self._ended(deletes=True).select(list(self.key))
 
     def _ended(self, deletes: bool) -> Any:
+        if self.merges:
+            raise InvalidInput(
+                "the table has merge functions: which row a key has after a change depends on what it had "
+                "before. Merge `rows`, in their order, by `table.merge_functions`, or read `live()`"
+            )
         keep = bools_of(self.rows.column(TOMBSTONE)) == deletes
         if self.key:
             last = np.zeros(self.rows.num_rows, np.bool_)
@@ -134,7 +142,7 @@ class Tail:
     def _round(self) -> Iterator[Change]:
         """What is in the logs now."""
         base, shards = shards_of(self._ds._store, self._ds._session)
-        schema = log_schema(base.schema)
+        schema = log_schema(base.schema, merge_functions(base))
         for shard_id in sorted({*shards, *self._followers}):
             follower = self._followers.get(shard_id)
             if follower is None:
@@ -194,4 +202,5 @@ class Tail:
 
 
 def _change(shard_id: str, found: Logged, schema: LogSchema) -> Change:
-    return Change(shard_id, found.position, found.epoch, found.rows, schema.key)
+    merges = schema.functions is not None
+    return Change(shard_id, found.position, found.epoch, found.rows, schema.key, merges)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tiltyard.errors import CorruptFile, ObjectNotFound, TableNotFound
 from tiltyard.format.mem_wal import MemWalDetails
 from tiltyard.memwal import layout
+from tiltyard.memwal.identity import merge_functions
 from tiltyard.memwal.levels import Level, MemoryLevel, SsTableLevel
 from tiltyard.memwal.life import of_this_life
 from tiltyard.memwal.log_schema import LogSchema, log_schema
@@ -147,8 +148,11 @@ def _logged(
 def _log_schema(base: Snapshot) -> LogSchema:
     """That of the base, kept in the session: reads ask for it each time."""
     encoded = base.schema.encode()
+    functions = merge_functions(base)
+    merged = "" if functions is None else functions.encode()
     found: LogSchema = base.session.cache.get_or(
-        ("log schema", encoded), lambda: (log_schema(base.schema), LEVEL_BYTES + len(encoded))
+        ("log schema", encoded, merged),
+        lambda: (log_schema(base.schema, functions), LEVEL_BYTES + len(encoded)),
     )
     return found
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tiltyard.errors import CorruptFile, InvalidInput, ShardingChanging, ShardSpecMismatch
 from tiltyard.format.mem_wal import MemWalDetails, ShardingSpec
 from tiltyard.memwal.claim import INCARNATION, Identity
+from tiltyard.memwal.merge_functions import Functions, functions_of
 from tiltyard.table.apply.mem_wal import entry_of
 from tiltyard.table.snapshot import Snapshot
 
@@ -103,3 +104,9 @@ def identity_of(
 ) -> Identity:
     """What a writer of the shard claims with; `value`: what its rows have in common, where it is new."""
     return Identity(shard_id, spec_id, found.details.writer_defaults.get(INCARNATION), value)
+
+
+def merge_functions(snapshot: Snapshot) -> Functions | None:
+    """How rows of a key are merged; None where the newest one counts. Raises as `functions_of` does."""
+    entry = entry_of(snapshot.manifest)
+    return None if entry is None else functions_of(MemWalDetails.of(entry).writer_defaults)

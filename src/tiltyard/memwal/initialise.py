@@ -11,16 +11,19 @@ from tiltyard.errors import FieldNotFound, InvalidInput, UnsupportedFeature
 from tiltyard.format.index_metadata import MEM_WAL, IndexMetadata
 from tiltyard.format.mem_wal import MemWalDetails, ShardingField, ShardingSpec
 from tiltyard.format.operations import CreateIndex
+from tiltyard.format.schema import Schema
 from tiltyard.format.transaction import Transaction
 from tiltyard.memwal import layout
 from tiltyard.memwal.claim import INCARNATION
 from tiltyard.memwal.config import HNSW, WriterConfig, writer_config
 from tiltyard.memwal.ending import ASIDE
-from tiltyard.memwal.identity import LAST_SPEC
+from tiltyard.memwal.identity import ACTIVE_SPEC, LAST_SPEC
+from tiltyard.memwal.identity import merge_functions as merged_by
 from tiltyard.memwal.keys import check_key_types
 from tiltyard.memwal.log_schema import log_schema
 from tiltyard.memwal.maintained import check_maintainable
 from tiltyard.memwal.manifest import newest
+from tiltyard.memwal.merge_functions import SETTING, checked, closing_spec
 from tiltyard.memwal.routing import OWN_NOTES
 from tiltyard.memwal.sharding import (
     BUCKET,
@@ -50,16 +53,21 @@ def initialise(
     maintained_indexes: Sequence[str] | None = None,
     options: Mapping[str, Any] | None = None,
     set_shards_aside: bool = False,
+    merge_functions: Mapping[str, str] | None = None,
 ) -> Snapshot:
     """Commit a MemWAL for the table; without sharding arguments its shards are named by hand.
 
     `options`: settings of the table's writers; any of them records all. `set_shards_aside`: shards that an
-    earlier life of the table left are put away instead of refused. Raises `InvalidInput`,
-    `UnsupportedFeature`, `IndexNotFound`, commit errors.
+    earlier life of the table left are put away instead of refused. `merge_functions`: by column, how its
+    values are merged (`merge_functions.NAMES`); for all columns outside the key, or none. Raises
+    `InvalidInput`, `UnsupportedFeature`, `IndexNotFound`, commit errors.
     """
     specs, shards = _sharding(snapshot, bucket_column, num_buckets, identity_column, unsharded)
     check_key_types(snapshot.schema)
     log_schema(snapshot.schema)
+    functions = None if merge_functions is None else checked(merge_functions, snapshot.schema)
+    if functions is not None:
+        _check_one_shard_a_key(specs, snapshot.schema)
     if entry_of(snapshot.manifest) is not None:
         raise InvalidInput("MemWAL is already initialized on this dataset.")
     if maintained_indexes is not None:
@@ -67,8 +75,12 @@ def initialise(
     defaults = _defaults(options or {})
     _no_shards(snapshot, set_shards_aside)
     defaults[INCARNATION] = runtime.uuid4().hex
+    if functions is not None:
+        defaults[SETTING] = functions.encode()
+        defaults[ACTIVE_SPEC] = str(FIRST_SPEC)
+        specs = (*specs, closing_spec(FIRST_SPEC + 1))
     if specs:
-        defaults[LAST_SPEC] = str(FIRST_SPEC)
+        defaults[LAST_SPEC] = str(specs[-1].spec_id)
     details = MemWalDetails.new(
         specs, num_shards=shards, maintained_indexes=maintained_indexes, writer_defaults=defaults
     )
@@ -106,6 +118,8 @@ def wanted_sharding(snapshot: Snapshot, sharding: Mapping[str, Any] | ShardingSp
             "a table's sharding is changed to bucket sharding, to that of an `identity_column`, or to "
             "`unsharded`: shards named by hand have the spec 0, and no spec is ever come back to"
         )
+    if merged_by(snapshot) is not None:
+        _check_one_shard_a_key(specs, snapshot.schema)
     return ShardingSpec(0, tuple(replace(each, field_id=field_id) for each in specs[0].fields))
 
 
@@ -172,6 +186,17 @@ def _sharding(
     field = _column(snapshot, bucket_column, "bucket_sharding", can_be_bucketed)
     parameters = {NUM_BUCKETS: str(count)}
     return _spec(ShardingField(FIELD_ID, (field.id,), BUCKET, None, "int32", parameters)), count
+
+
+def _check_one_shard_a_key(specs: Sequence[ShardingSpec], schema: Schema) -> None:
+    """Refuse sharding that could put rows of one key into several shards, where they would not be merged."""
+    key = {each.id for each in schema.primary_key}
+    sources = {id for spec in specs for each in spec.fields for id in each.source_ids}
+    if not specs or not sources <= key:
+        raise InvalidInput(
+            "merge functions need all rows of a key in one shard: share rows out by a column of the key, or "
+            "have one shard (unsharded=True)"
+        )
 
 
 def _spec(field: ShardingField) -> tuple[ShardingSpec, ...]:

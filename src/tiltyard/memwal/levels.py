@@ -18,6 +18,7 @@ import pyarrow as pa
 from tiltyard.errors import CorruptFile, ObjectNotFound
 from tiltyard.expr.arrays import bools_of, plain, values_of
 from tiltyard.format.field import Field
+from tiltyard.format.flags import has_partial_rows
 from tiltyard.format.schema import Schema
 from tiltyard.memwal import layout
 from tiltyard.memwal.log_schema import TOMBSTONE, LogSchema, reconciled
@@ -196,6 +197,11 @@ def _as_base(snapshot: Snapshot, wanted: LogSchema) -> Snapshot:
         raise CorruptFile(
             f"the SSTable at {snapshot.store.uri} has columns {theirs.names}: it lacks "
             f"{', '.join(lacking) or 'all of the table'}"
+        )
+    if wanted.functions is None and has_partial_rows(snapshot.manifest):
+        raise CorruptFile(
+            f"the SSTable at {snapshot.store.uri} has rows that are to be merged, and the table has no merge "
+            "functions: it was copied here, or the table's MemWAL was made anew by another program"
         )
     schema = Schema((*present, *tombstone), theirs.metadata)
     if schema.fields == theirs.fields:

@@ -17,6 +17,7 @@ from pyarrow import types
 from tiltyard.errors import CorruptFile, UnsupportedFeature
 from tiltyard.format.field import Field
 from tiltyard.format.schema import Schema
+from tiltyard.memwal.merge_functions import Functions
 
 TOMBSTONE = "_tombstone"
 FIELD_ID = b"lance:field_id"
@@ -26,12 +27,14 @@ FIELD_ID = b"lance:field_id"
 class LogSchema:
     """`table`: the table's schema. `stored`: that of SSTables, `_tombstone` last. `entry`: the `pa.Schema` of
     log entries, without the keys that each entry adds. `key`: names of the key's columns, in key order.
+    `functions`: how rows of a key are merged; None where the newest one counts.
     """
 
     table: Schema
     stored: Schema
     entry: Any
     key: tuple[str, ...]
+    functions: Functions | None = None
 
     @property
     def has_key(self) -> bool:
@@ -39,7 +42,7 @@ class LogSchema:
         return bool(self.key)
 
 
-def log_schema(table: Schema) -> LogSchema:
+def log_schema(table: Schema, functions: Functions | None = None) -> LogSchema:
     """The log's columns for a table. Raises `UnsupportedFeature` for keys inside structs and for blobs."""
     key = table.primary_key
     tops = {each.id for each in table.fields}
@@ -62,7 +65,7 @@ def log_schema(table: Schema) -> LogSchema:
         [*(_numbered(each) for each in fields), pa.field(TOMBSTONE, pa.bool_(), nullable=False)],
         metadata=table.metadata or None,
     )
-    return LogSchema(table, stored, entry, tuple(each.name for each in key))
+    return LogSchema(table, stored, entry, tuple(each.name for each in key), functions)
 
 
 def _numbered(field: Field) -> Any:

@@ -68,7 +68,12 @@ def found_rows(captured: Captured, keys: Sequence[Any], fields: Sequence[Field])
     wanted = [each.take(pa.array(index.first_rows())) for each in keys]  # by code
     open_codes = np.ones(index.distinct, np.bool_)
     tombstone = captured.schema.stored.fields[-1]
-    hashed = _Hashes(wanted)
+    if captured.schema.functions is not None:
+        from tiltyard.memwal.merged import merged_rows
+
+        yield from merged_rows(captured, wanted, fields)
+        return
+    hashed = Hashes(wanted)
     for shard in captured.shards:
         for level in shard.levels:
             codes = np.flatnonzero(open_codes)
@@ -174,12 +179,17 @@ def pruned(array: Any, kind: Any) -> Any:
 
 def in_memory(level: MemoryLevel, asked: Sequence[Any]) -> Hits:
     """The newest row of each key in a MemTable."""
-    columns = level.keys().columns
-    rows, codes = KeyIndex(asked).find(columns)
-    return _newest(rows.astype(np.int64), codes.astype(np.int64))
+    hits = all_in_memory(level, asked)
+    return _newest(hits.rows, hits.codes)
 
 
-class _Hashes:
+def all_in_memory(level: MemoryLevel, asked: Sequence[Any]) -> Hits:
+    """All rows of the keys in a MemTable, oldest first."""
+    rows, codes = KeyIndex(asked).find(level.keys().columns)
+    return Hits(rows.astype(np.int64), codes.astype(np.int64))
+
+
+class Hashes:
     """The hashes of the keys of a lookup, made when the first SSTable is asked."""
 
     def __init__(self, wanted: Sequence[Any]) -> None:
@@ -197,6 +207,12 @@ class _Hashes:
 
 def in_sstable(level: SsTableLevel, asked: Sequence[Any], hashed: Words | None) -> Hits:
     """The living row of each key in an SSTable, by address. `hashed`: see `key_hash`."""
+    hits = all_in_sstable(level, asked, hashed)
+    return _one_each(hits.rows, hits.codes)
+
+
+def all_in_sstable(level: SsTableLevel, asked: Sequence[Any], hashed: Words | None) -> Hits:
+    """All living rows of the keys in an SSTable, by address."""
     possible = _possible(level, len(asked[0]), hashed)
     if not len(possible):
         return Hits(np.empty(0, np.uint64), np.empty(0, np.int64))
@@ -209,11 +225,11 @@ def in_sstable(level: SsTableLevel, asked: Sequence[Any], hashed: Words | None) 
             found = level.key_index().find(sortable(fewer))
     if found is None:
         rows, codes = KeyIndex(fewer).find(level.keys().columns)
-        return _one_each(level.addresses()[rows], possible[codes])
+        return Hits(level.addresses()[rows], possible[codes])
     positions, ids = found
     kept = without_deleted(load_deletions(level.snapshot, fragments[0]), ids.astype(np.int64))
     order = np.argsort(ids[kept], kind="stable")
-    return _one_each(ids[kept][order], possible[positions[kept][order]])
+    return Hits(ids[kept][order], possible[positions[kept][order]])
 
 
 def _one_each(addresses: Addresses, codes: Ints) -> Hits:

@@ -21,6 +21,7 @@ from tiltyard.memwal.log_schema import LogSchema, log_schema
 from tiltyard.memwal.maintained import maintained
 from tiltyard.memwal.manifest import newest
 from tiltyard.memwal.memtable import MemTable
+from tiltyard.memwal.merge_functions import functions_of
 from tiltyard.memwal.replay import Replay
 from tiltyard.memwal.routing import Router, Value, router_of
 from tiltyard.memwal.wal import Log, Persistence, put_sentinel
@@ -112,7 +113,7 @@ def _taken_over(
     """Claim, sentinel, replay. `check_table` is called between claim and replay."""
     config = writer_config(found.details.writer_defaults, options)
     check_key_types(base.schema)
-    schema = log_schema(base.schema)
+    schema = log_schema(base.schema, functions_of(found.details.writer_defaults))
     indices = maintained(base, found.details)
     shard = base.store.at(layout.shard_dir(identity.shard_id))
 

@@ -1,8 +1,10 @@
 """One frozen generation as a small table beside the big one (MemWAL, sections 4.3-4.7; decision D19).
 
 Rows stay in the order in which they came; of each key only the last lives, the others are in the deletion
-file. The manifest is written once, after everything that it names and everything that readers look for
-beside it; only a directory in which all of that is found may be named by a shard's manifest.
+file. Of a table with merge functions rows are merged first: of each key there is one that deletes, or one of
+what is to be merged with older rows, or the one and then the other; its flags keep those out who would take
+that for whole rows. The manifest is written once, after everything that it names and everything that readers
+look for beside it; only a directory in which all of that is found may be named by a shard's manifest.
 
 Invariants, and their tests in tests/memwal/test_sstable.py:
 1. Keys are compared, not their hashes: no living row is ever taken for another.
@@ -21,11 +23,11 @@ import pyarrow as pa
 
 from tiltyard import runtime
 from tiltyard.errors import ShardError, StoreError
-from tiltyard.expr.arrays import plain
+from tiltyard.expr.arrays import bools_of, plain
 from tiltyard.file.writer import FileWriter
 from tiltyard.format import names
 from tiltyard.format.deletion import encode_deletions
-from tiltyard.format.flags import recomputed
+from tiltyard.format.flags import recomputed, with_partial_rows
 from tiltyard.format.fragment import DeletionFile, Fragment, FragmentList
 from tiltyard.format.manifest import Manifest, encode_manifest
 from tiltyard.format.operations import Overwrite
@@ -34,9 +36,11 @@ from tiltyard.format.transaction import Transaction
 from tiltyard.format.version import FileVersion
 from tiltyard.index.btree import BuildLimits, build
 from tiltyard.memwal import layout
+from tiltyard.memwal.folding import shortened
 from tiltyard.memwal.key_hash import key_hashes
 from tiltyard.memwal.keys import BATCH_BYTES, counted_bytes, sortable
-from tiltyard.memwal.log_schema import LogSchema
+from tiltyard.memwal.log_schema import TOMBSTONE, LogSchema
+from tiltyard.memwal.merge_functions import Functions
 from tiltyard.store import Created, Store
 from tiltyard.table.apply import NewTable, apply
 from tiltyard.table.indexing.create import build_entry
@@ -91,13 +95,18 @@ def write_sstable(
     Raises store errors; what was written then stays, named by nobody, until it is collected.
     """
     store = shard.at(name)
+    functions = rows.schema.functions
+    if functions is not None:
+        rows = _shortened(rows, functions)
     keys = rows.key_columns()
     fragment = _data_file(store, rows, version)
-    superseded = _superseded(keys, rows.rows)
+    superseded = _superseded(keys, rows.rows) if functions is None else np.empty(0, np.uint32)
     if len(superseded):
         fragment = replace(fragment, deletion=_deletion_file(store, superseded))
     transaction = _transaction(fragment, rows)
     manifest = _manifest(fragment, transaction, rows, version)
+    if functions is not None:
+        manifest = with_partial_rows(manifest)
     if maintained:
         manifest = _indexed(store, manifest, maintained, session)
     if keys:
@@ -134,6 +143,16 @@ def write_sstable(
         rows.rows,
         key_bytes if keys else None,
     )
+
+
+def _shortened(rows: Rows, functions: Functions) -> Rows:
+    """The rows of a table with merge functions, as few as mean the same."""
+    fields = rows.schema.stored.fields
+    table = pa.Table.from_batches(rows.batches, rows.schema.stored.arrow)
+    codes = KeyIndex(rows.key_columns()).codes
+    deletes = bools_of(plain(table.column(TOMBSTONE).combine_chunks()))
+    made = shortened(table, codes, deletes, [functions.of(each) for each in fields])
+    return Rows(made.combine_chunks().to_batches(), rows.schema)
 
 
 def _data_file(store: Store, rows: Rows, version: FileVersion) -> Fragment:

@@ -27,6 +27,7 @@ from tiltyard.table.merge.lookup import find_rows
 
 if TYPE_CHECKING:
     from tiltyard.memwal.capture import Captured
+    from tiltyard.memwal.merged import MergedLevel
 
 Bools = npt.NDArray[np.bool_]
 Addresses = npt.NDArray[np.uint64]
@@ -36,7 +37,7 @@ Addresses = npt.NDArray[np.uint64]
 class Chosen:
     """A level and which of its rows count (bool[rows])."""
 
-    level: Level
+    level: Level | MergedLevel
     rows: Bools
 
 
@@ -56,13 +57,20 @@ class Winners:
 
 
 def winners(captured: Captured) -> Winners:
-    """Choose. Tables without a key keep every row."""
+    """Choose. Tables without a key keep every row; with merge functions a shard's levels are one."""
     if not captured.schema.has_key:
         every = [_all(level) for shard in captured.shards for level in shard.levels]
         return Winners(tuple(every), np.empty(0, np.uint64))
     chosen: list[Chosen] = []
     shadowed: list[Addresses] = []
-    for shard in _disjoint(captured.shards):
+    for shard in disjoint(captured.shards):
+        if captured.schema.functions is not None:
+            from tiltyard.memwal.merged import MergedLevel
+
+            merged = MergedLevel(shard.levels[::-1], captured.base, captured.schema)
+            chosen.append(Chosen(merged, ~merged.keys().deletes))
+            shadowed.append(merged.shadowed)
+            continue
         index, columns, of_shard = _of_shard(shard)
         chosen += of_shard
         key = resolve_key(captured.base.schema, captured.schema.key)
@@ -71,7 +79,7 @@ def winners(captured: Captured) -> Winners:
     return Winners(tuple(chosen), gone)
 
 
-def _disjoint(shards: Sequence[ShardLevels]) -> Sequence[ShardLevels]:
+def disjoint(shards: Sequence[ShardLevels]) -> Sequence[ShardLevels]:
     """The shards that have rows, so put together that no key is in two. Shards of one spec have no key in
     common; one of an earlier spec that somebody began late may have keys of a later spec's, which counts.
     """
