@@ -193,7 +193,10 @@ class MergeInsertBuilder:
 
     def mark_sstables_as_compacted(self, sstables: Iterable[Any]) -> Self:
         """Record, in the version that the merge makes, that these SSTables (objects with `shard_id` and
-        `generation`) of the memory WAL are part of the table.
+        `generation`) of the memory WAL, and those of their shards before them, are part of the table.
+
+        `execute` then refuses, before anything is written, a table without MemWAL, a shard or a generation
+        that there is not (`InvalidInput`), and a mark that does not advance (`IncompatibleTransaction`).
         """
         marks = []
         for each in arguments.items("sstables", sstables, object):
@@ -226,6 +229,11 @@ class MergeInsertBuilder:
         from tiltyard.dataset.transaction import with_message
 
         properties = with_message(transaction_properties, commit_message)
+        marks = self._settings.compacted_sstables
+        if marks:
+            from tiltyard.memwal.marks import check_marks
+
+            check_marks(self._dataset._store, self._dataset._session, marks)
         job = self._job(data_obj, schema)
         done = job.run(self._dataset._store, self._dataset._session, properties)
         self._dataset._move(done.snapshot)

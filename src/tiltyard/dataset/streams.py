@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from tiltyard.format.mem_wal import MemWalDetails
-from tiltyard.format.operations import Operation, Overwrite, Restore
+from tiltyard.format.operations import Operation, Overwrite, Restore, Update, UpdateMemWalState
 from tiltyard.table.apply.mem_wal import entry_of
 from tiltyard.table.snapshot import Snapshot, open_latest, open_snapshot
 from tiltyard.table.versions import latest_or_none
@@ -52,6 +52,14 @@ def streams_overwritten(
     if isinstance(operation, Restore):
         return streams_restored(open_snapshot(store, session, operation.version), discard)
     return streams_ended(open_latest(store, session), "overwrite", discard)
+
+
+def check_marks(store: Store, session: Session, operation: Operation) -> None:
+    """Refuse compaction marks that the table cannot record: see `memwal.marks.check_marks`."""
+    if isinstance(operation, (Update, UpdateMemWalState)) and operation.compacted_sstables:
+        from tiltyard.memwal.marks import check_marks
+
+        check_marks(store, session, operation.compacted_sstables)
 
 
 def _life(snapshot: Snapshot) -> str | None:

@@ -11,7 +11,7 @@ from tiltyard.dataset import arguments
 from tiltyard.dataset.handle import Handle, locked, open_root, refuse, session_of
 from tiltyard.dataset.namespace_client import check_pair, managed_store
 from tiltyard.dataset.operations import LanceOperation, operation_to_fact
-from tiltyard.dataset.streams import streams_overwritten, streams_restored
+from tiltyard.dataset.streams import check_marks, streams_overwritten, streams_restored
 from tiltyard.dataset.transaction import MAX_VERSION, Transaction, with_message
 from tiltyard.errors import InvalidInput, TableNotFound, UnsupportedFeature
 from tiltyard.format import transaction as facts
@@ -206,6 +206,7 @@ class WriteFace(Handle):
             after = commit_detached(store, found, fact)
             return cls._made(after, storage_options=options)  # type: ignore[attr-defined]
         arguments.whole("read_version", fact.read_version, 0, MAX_VERSION)
+        check_marks(store, found, fact.operation)
         with streams_overwritten(store, found, fact.operation, discards):
             after = table_commit.commit(
                 store,

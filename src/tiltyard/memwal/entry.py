@@ -41,6 +41,15 @@ class Entry:
         return sum(each.num_rows for each in self.batches)
 
 
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What an entry is, without its rows. `has_target`: whether it says into which directory they go."""
+
+    epoch: int
+    has_rows: bool
+    has_target: bool
+
+
 def encode_entry(batch: Any, schema: Any, epoch: int, generation: int) -> bytes:
     """The bytes of a data entry: one `pa.RecordBatch` in the columns of `schema` (`LogSchema.entry`)."""
     metadata = {**(schema.metadata or {}), EPOCH: b"%d" % epoch, GENERATION: b"%d" % generation}
@@ -93,6 +102,24 @@ def decode_entry(data: Any, position: int, where: str) -> Entry:
     if given:
         raise UnsupportedFeature(f"{what} is of a table with blobs, which this version does not replay")
     return Entry(position, epoch, generation, batches)
+
+
+def decode_head(data: Any, position: int, where: str) -> Head:
+    """What an entry is, from its file's bytes (a `pa.Buffer`), looked at as far as its first rows.
+
+    Raises `CorruptFile`.
+    """
+    what = f"the log entry at position {position} ({where})"
+    try:
+        with pa.ipc.open_stream(data) as stream:
+            metadata = stream.schema.metadata or {}
+            has_rows = any(each.num_rows for each in stream)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ValueError) as error:
+        raise CorruptFile(f"{what} cannot be read: {error}", where) from error
+    epoch = _number(metadata, EPOCH, what, where)
+    if epoch is None:
+        raise CorruptFile(f"{what}: WAL entry missing writer_epoch metadata", where)
+    return Head(epoch, has_rows, bool(TARGETS & metadata.keys()))
 
 
 def _number(metadata: Any, key: bytes, what: str, where: str) -> int | None:

@@ -28,6 +28,7 @@ _UUID_ANY_CASE = re.compile(
 )
 _MANIFEST = re.compile(r"([01]{64})\.binpb", re.ASCII)
 _ENTRY = re.compile(r"([01]{64})\.arrow", re.ASCII)
+_TEMPORARY = re.compile(r"\.tmp.*|[01]{64}\.(arrow|binpb)\.tmp\..*", re.ASCII | re.DOTALL)
 _SSTABLE = re.compile(r"([0-9a-f]{8})_gen_([1-9][0-9]{0,19})", re.ASCII)
 
 
@@ -90,3 +91,10 @@ def sstable_generation(name: str) -> int | None:
     """The generation of an SSTable directory's name; None for every other name."""
     found = _SSTABLE.fullmatch(name)
     return None if found is None else int(found[2])
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a name in `wal/` or `manifest/` is that of a file which a writer, ours or another program's,
+    gives its real name when it is whole.
+    """
+    return _TEMPORARY.fullmatch(name) is not None

@@ -8,9 +8,10 @@ is not: it is neither read nor written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+from tiltyard.errors import InvalidInput, TiltyardError, nearest
 from tiltyard.format.mem_wal import MemWalDetails
 from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.memwal import layout
@@ -37,6 +38,30 @@ def of_this_life(base: Snapshot, manifests: Mapping[str, ShardManifest]) -> dict
         return {}
     incarnation = MemWalDetails.of(entry).writer_defaults.get(INCARNATION)
     return {shard: manifest for shard, manifest in manifests.items() if lives(manifest, incarnation)}
+
+
+def readable(
+    store: Store, shards: Collection[str] | None = None
+) -> tuple[dict[str, ShardManifest], dict[str, Exception]]:
+    """The newest manifests of all shards at the table's place, or of those given, and what kept others from
+    being read, by shard. Raises `InvalidInput` for a shard that there is not.
+    """
+    root = store.at(layout.ROOT)
+    there = layout.shard_ids(root.list_names(""))
+    wanted = there if shards is None else sorted(map(layout.parse_shard_id, shards))
+    found: dict[str, ShardManifest] = {}
+    problems: dict[str, Exception] = {}
+    for shard_id in wanted:
+        if shard_id not in there:
+            raise InvalidInput(f"{store.uri} has no shard {shard_id}; {nearest(shard_id, there)}")
+        try:
+            manifest = newest(root.at(shard_id))
+        except TiltyardError as error:
+            problems[shard_id] = error
+        else:
+            if manifest is not None:
+                found[shard_id] = manifest
+    return found, problems
 
 
 def shards_of(store: Store, session: Session) -> tuple[Snapshot, dict[str, ShardManifest]]:

@@ -41,7 +41,7 @@ from tiltyard.table.merge.plan import (
 )
 from tiltyard.table.merge.rows import inserted_rows, new_rows, passing, rewritten_columns
 from tiltyard.table.merge.settings import Duplicates, Matched, Settings, WriteMode
-from tiltyard.table.merge.source import FittedSource, Source
+from tiltyard.table.merge.source import FittedSource, SourceRows
 from tiltyard.table.plan import estimated_row_bytes
 from tiltyard.table.replanning import replanned
 from tiltyard.table.rewriting import writes_less
@@ -101,7 +101,7 @@ class _Keys:
 class MergeJob:
     """One merge: settings and source. It may be planned on several versions."""
 
-    def __init__(self, settings: Settings, source: Source) -> None:
+    def __init__(self, settings: Settings, source: SourceRows) -> None:
         settings.check()
         self.settings = settings
         self._source = source

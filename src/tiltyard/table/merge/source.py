@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,20 @@ MANY_BATCHES = 256
 FEW_ROWS = 4096
 
 Ints = npt.NDArray[np.int64]
+
+
+class SourceRows(Protocol):
+    """Rows that a merge brings, by number: of a `Source`, or of whatever keeps them elsewhere."""
+
+    schema: Any
+    """The `pa.Schema` of all batches."""
+    rows: int
+
+    @property
+    def is_spilled(self) -> bool: ...
+    def batches(self) -> Iterator[Any]: ...
+    def in_order(self, rows: Ints) -> Iterator[Any]: ...
+    def take(self, rows: Ints, columns: Sequence[str] | None = None) -> Any: ...
 
 
 class Source:
@@ -131,7 +145,7 @@ class Source:
 class FittedSource:
     """The rows of a source in the types of a table; converted when they are asked for."""
 
-    def __init__(self, source: Source, fitted: Fit) -> None:
+    def __init__(self, source: SourceRows, fitted: Fit) -> None:
         self.source = source
         self.fit = fitted
         self._names = [source.schema.names[at] for at in fitted.sources]

@@ -1,0 +1,112 @@
+"""Compaction marks: up to which generation of each shard the base holds the rows (MemWAL, section 7.3).
+
+Other programs record whatever number they are given, and readers leave out what a mark covers: a number that
+is too great hides rows for good. So every mark of ours is held against the shard's manifest first (decision
+D28, case M11): the shard is the table's, and each generation from the recorded mark up to the new one is
+there.
+
+Invariants, and their tests in tests/memwal/test_marks.py:
+1. A mark is recorded only over generations that the shard's manifest names, without a gap.
+2. What is refused has written nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tiltyard.errors import IncompatibleTransaction, InvalidInput, ShardError, nearest
+from tiltyard.format.index_metadata import MEM_WAL
+from tiltyard.format.mem_wal import MemWalDetails
+from tiltyard.format.operations import CompactedSsTable
+from tiltyard.format.shard_manifest import ShardManifest, SsTable
+from tiltyard.memwal import layout
+from tiltyard.memwal.life import shards_of
+from tiltyard.table.apply.mem_wal import entry_of
+
+if TYPE_CHECKING:
+    from tiltyard.session import Session
+    from tiltyard.store import Store
+    from tiltyard.table.snapshot import Snapshot
+
+
+def marks_of(base: Snapshot) -> Mapping[str, int]:
+    """The marks of a version of the table; none where it has no MemWAL."""
+    entry = entry_of(base.manifest)
+    return {} if entry is None else MemWalDetails.of(entry).marks
+
+
+def uncompacted(manifest: ShardManifest, mark: int) -> tuple[SsTable, ...]:
+    """The generations that follow a mark, ascending, as far as none is missing. Pure.
+
+    Raises `ShardError` where the mark is ahead of what was published, or the next one is missing.
+    """
+    if mark >= manifest.current_generation:
+        raise ShardError(
+            f"the base says that generation {mark} of shard {manifest.shard_id} was compacted, which was "
+            f"published up to {manifest.current_generation - 1} only: readers would leave out what comes. "
+            "`tiltyard shard check` tells more"
+        )
+    named = sorted((each for each in manifest.sstables if each.generation > mark), key=_generation)
+    found = [each for at, each in enumerate(named, mark + 1) if each.generation == at]
+    if named and not found:
+        raise ShardError(
+            f"shard {manifest.shard_id} names generation {named[0].generation} and not {mark + 1}, the next "
+            "one to be compacted: somebody took it away before it was in the base. Nothing above it is "
+            "compacted"
+        )
+    return tuple(found)
+
+
+def _generation(fact: SsTable) -> int:
+    return fact.generation
+
+
+def check_marks(store: Store, session: Session, marks: Sequence[CompactedSsTable]) -> None:
+    """Refuse marks that the table cannot record, before anything is written.
+
+    Raises `InvalidInput`: no MemWAL, a shard twice, a shard or a generation that there is not; and
+    `IncompatibleTransaction` for a mark that does not advance.
+    """
+    if not marks:
+        return
+    base, shards = shards_of(store, session)
+    if entry_of(base.manifest) is None:
+        raise InvalidInput(
+            f"Cannot record SSTable compaction progress: the {MEM_WAL} system index does not exist on this "
+            "table; nothing was written"
+        )
+    recorded = marks_of(base)
+    seen: set[str] = set()
+    for each in marks:
+        shard_id = layout.parse_shard_id(each.shard_id)
+        if shard_id in seen:
+            raise InvalidInput(
+                f"Duplicate shard {shard_id} in one SSTable compaction update; each shard may advance at "
+                "most once per transaction"
+            )
+        seen.add(shard_id)
+        _check_mark(shards, shard_id, each.generation, recorded.get(shard_id, 0))
+
+
+def _check_mark(shards: Mapping[str, ShardManifest], shard_id: str, generation: int, recorded: int) -> None:
+    manifest = shards.get(shard_id)
+    if manifest is None:
+        raise InvalidInput(
+            f"a mark for shard {shard_id}, which the table does not have; nothing was written; "
+            f"{nearest(shard_id, sorted(shards))}"
+        )
+    if generation <= recorded:
+        raise IncompatibleTransaction(
+            f"Stale SSTable compaction for shard {shard_id}: proposed generation {generation} is not greater "
+            f"than the recorded generation {recorded}; nothing was written"
+        )
+    there = {each.generation for each in manifest.sstables}
+    missing = next((each for each in range(recorded + 1, generation + 1) if each not in there), None)
+    if missing is not None:
+        published = ", ".join(map(str, sorted(there))) or "none"
+        raise InvalidInput(
+            f"a mark for generation {generation} of shard {shard_id} over generation {missing}, which the "
+            f"shard does not name (it names {published}, and up to {recorded} is compacted): rows would be "
+            "hidden; nothing was written"
+        )
