@@ -11,9 +11,13 @@ import pytest
 
 import tiltyard.lance as lance
 from streamed import OTHER_SHARD, SHARD, digest, newest_manifest, rows, shard_dir, streamed
-from tiltyard.errors import InvalidInput
+from tiltyard.errors import CorruptFile, InvalidInput
+from tiltyard.format.flags import recomputed
+from tiltyard.format.fragment import FragmentList
+from tiltyard.format.manifest import encode_manifest
 from tiltyard.format.shard_manifest import SEALED, encode_shard_manifest
 from tiltyard.memwal import layout
+from tiltyard.memwal.capture import capture
 from tiltyard.memwal.check import Finding, check_shards
 from tiltyard.memwal.entry import encode_sentinel
 from tiltyard.memwal.manifest import update
@@ -152,3 +156,67 @@ def test_a_sealed_shard_is_sound(path: Path) -> None:
 def test_bad_ids_are_refused(path: Path, shard: str) -> None:
     with pytest.raises(InvalidInput, match="Invalid shard_id UUID"):
         told(path, shard)
+
+
+def _flipped(file: Path, at: int, value: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[at] ^= value
+    file.write_bytes(bytes(data))
+
+
+def deep(path: Path) -> list[str]:
+    fresh = lance.dataset(str(path), session=lance.Session())
+    assert check_shards(fresh._snapshot) == []  # nothing that can be seen without reading the rows
+    return [each.problem for each in check_shards(fresh._snapshot, checksums=True)]
+
+
+def test_all_that_was_published_can_be_compared(path: Path) -> None:
+    assert deep(path) == []
+    (data,) = (sstable(path) / "data").iterdir()
+    _flipped(data, 0, 1)
+    (problem,) = deep(path)
+    assert "checksum" in problem
+
+
+def test_a_filter_that_hides_rows_is_told(path: Path) -> None:
+    (sstable(path) / layout.BLOOM_FILTER).write_bytes(bytes(32768))
+    assert deep(path) == ["bloom_filter.bin does not know 1 of its 1 keys: lookups miss their rows"]
+
+
+def test_a_key_index_that_hides_rows_is_told(path: Path) -> None:
+    other = streamed(path.parent / "other")
+    with ShardWriter.open(other, SHARD) as writer:
+        writer.put(rows([8, 9], 1.0))
+    for name in (layout.PK_PAGES, layout.PK_LOOKUP):
+        (sstable(path) / name).write_bytes((sstable(path.parent / "other") / name).read_bytes())
+    assert deep(path) == ["its key index does not lead to 1 of its 1 rows: lookups miss them"]
+
+
+def test_rows_that_count_twice_and_rows_that_are_not_counted_are_told(path: Path) -> None:
+    now = newest_manifest(path)
+    rewritten(path, sstables=(replace(now.sstables[0], physical_rows=7),))
+    assert deep(path) == ["has 2 rows, the shard's manifest says 7"]
+    rewritten(path, sstables=now.sstables)
+    snapshot = lance.dataset(str(sstable(path)))._snapshot
+    bare = FragmentList.of([replace(snapshot.fragments[0], deletion=None)])
+    whole = recomputed(replace(snapshot.manifest, fragments=bare), None)
+    (sstable(path) / snapshot.location.path).write_bytes(b"".join(encode_manifest(whole, None)))
+    assert deep(path) == ["several of its rows count for one key: its deletion file lacks some"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"shard_id": OTHER_SHARD},
+        {"shard_id": ""},
+        {"field_entries": (("tiltyard.incarnation", b"\xe6" * 32),)},
+    ],
+    ids=["of another shard", "of none", "of a life that nobody gave"],
+)
+def test_readers_refuse_a_manifest_that_does_not_say_whose_it_is(path: Path, changes: dict[str, Any]) -> None:
+    rewritten(path, **changes)
+    dataset = lance.dataset(str(path), session=lance.Session())
+    for with_logs in (False, True):
+        with pytest.raises(CorruptFile, match="shard check"):
+            capture(dataset._store, dataset._session, with_logs=with_logs)
+    assert [each.is_damage for each in told(path)] == [True]

@@ -90,3 +90,12 @@ def test_a_changed_byte_is_an_error_of_ours_or_an_entry(at: int, change: int) ->
     for each in found.batches:
         each.validate(full=True)
         each.to_pydict()
+
+
+def test_a_name_that_is_no_text_is_damage() -> None:
+    inside = pa.schema([pa.field("s", pa.struct([pa.field("inner", pa.int8())]))])
+    batch = pa.RecordBatch.from_pylist([{"s": {"inner": 1}}], inside)
+    data = encode_entry(batch, inside, 1, 1)
+    assert data.count(b"inner") == 1
+    with pytest.raises(CorruptFile, match="cannot be read"):
+        decode_entry(pa.py_buffer(data.replace(b"inner", b"i\xff\xffer")), 1, "here")

@@ -32,6 +32,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action.add_argument("uri", help=TABLE_HELP)
         if name == "check":
             action.add_argument("shard", nargs="?", help="one shard's id; all if not given")
+            action.add_argument(
+                "--checksums",
+                action="store_true",
+                help="read all that was published, and compare it with its sums, its filters and key indices",
+            )
         if name == "repair":
             action.add_argument("shard", help="the shard's id")
             action.add_argument(
@@ -46,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "list":
         return _list(snapshot)
     if arguments.action == "check":
-        return _check(snapshot, arguments.shard)
+        return _check(snapshot, arguments.shard, arguments.checksums)
     return _repair(snapshot, arguments.shard, arguments.yes)
 
 
@@ -74,12 +79,13 @@ def _row(snapshot: Snapshot, shard_id: str) -> dict[str, Any]:
 
     try:
         manifest = newest(snapshot.store.at(layout.shard_dir(shard_id)))
+        is_ours = manifest is not None and bool(of_this_life(snapshot, {shard_id: manifest}))
     except (CorruptFile, StoreError):
         return {**dict.fromkeys(_COLUMNS), "shard": shard_id, "status": "cannot be read: see `shard check`"}
     if manifest is None:
         return {**dict.fromkeys(_COLUMNS), "shard": shard_id, "status": "not claimed yet"}
     status = {ACTIVE: "active", SEALED: "sealed"}.get(manifest.status, f"unknown ({manifest.status})")
-    if not of_this_life(snapshot, {shard_id: manifest}):
+    if not is_ours:
         status = "of an earlier table at this place"
     rows = sum(each.physical_rows or 0 for each in manifest.sstables)
     values = (
@@ -94,10 +100,10 @@ def _row(snapshot: Snapshot, shard_id: str) -> dict[str, Any]:
     return dict(zip(_COLUMNS, values, strict=True))
 
 
-def _check(snapshot: Snapshot, shard: str | None) -> int:
+def _check(snapshot: Snapshot, shard: str | None, checksums: bool) -> int:
     from tiltyard.memwal.check import check_shards
 
-    findings = check_shards(snapshot, shard)
+    findings = check_shards(snapshot, shard, checksums=checksums)
     for finding in findings:
         print(escaped(("damage: " if finding.is_damage else "remark: ") + str(finding)))
     damaged = sum(each.is_damage for each in findings)

@@ -12,6 +12,7 @@ from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound, StoreErro
 from tiltyard.format.mem_wal import MemWalDetails
 from tiltyard.format.shard_manifest import ACTIVE, SEALED, ShardManifest
 from tiltyard.memwal import layout
+from tiltyard.memwal.check_rows import sstable_problems
 from tiltyard.memwal.claim import INCARNATION
 from tiltyard.memwal.log_schema import LogSchema, log_schema, reconciled
 from tiltyard.memwal.manifest import newest
@@ -37,8 +38,10 @@ class Finding:
         return f"shard {self.shard_id}: {self.about}: {self.problem}"
 
 
-def check_shards(base: Snapshot, shard_id: str | None = None) -> list[Finding]:
-    """Everything that is to say of a table's shards, or of one of them."""
+def check_shards(base: Snapshot, shard_id: str | None = None, *, checksums: bool = False) -> list[Finding]:
+    """Everything that is to say of a table's shards, or of one of them. With `checksums` all that was
+    published is read in whole, too.
+    """
     root = base.store.at(layout.ROOT)
     found: list[Finding] = []
     entry = entry_of(base.manifest)
@@ -50,14 +53,17 @@ def check_shards(base: Snapshot, shard_id: str | None = None) -> list[Finding]:
             raise InvalidInput(f"{base.store.uri} has no shard {asked}; {nearest(asked, shards)}")
         shards = [asked]
     for each in shards:
-        found += _Check(root.at(each), each, base, details).run()
+        found += _Check(root.at(each), each, base, details, checksums).run()
     return found
 
 
 class _Check:
     """One shard."""
 
-    def __init__(self, shard: Store, shard_id: str, base: Snapshot, details: MemWalDetails | None) -> None:
+    def __init__(
+        self, shard: Store, shard_id: str, base: Snapshot, details: MemWalDetails | None, checksums: bool
+    ) -> None:
+        self._checksums = checksums
         self._shard = shard
         self._id = shard_id
         self._base = base
@@ -169,12 +175,14 @@ class _Check:
             yield self._damage(
                 "its SSTables", f"have generations {generations}, up to {manifest.current_generation}"
             )
+        schema = log_schema(self._base.schema)
         for each in manifest.sstables:
-            for problem in missing_files(
-                self._shard.at(each.path), self._base, log_schema(self._base.schema)
-            ):
-                is_needed = each.generation > mark
-                yield Finding(self._id, f"SSTable {each.path}", problem, is_needed)
+            store = self._shard.at(each.path)
+            problems = list(missing_files(store, self._base, schema))
+            if self._checksums and not problems:
+                problems += sstable_problems(store, each, schema)
+            for problem in problems:
+                yield Finding(self._id, f"SSTable {each.path}", problem, is_damage=each.generation > mark)
         for name in self._shard.list_names(""):
             generation = layout.sstable_generation(name)
             if generation is not None and name not in named:

@@ -6,6 +6,7 @@ the owner before it collides there. It carries no key of ours: other writers com
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,10 +80,11 @@ def decode_entry(data: Any, position: int, where: str) -> Entry:
     try:
         with pa.ipc.open_stream(data) as stream:
             metadata = stream.schema.metadata or {}
+            _names(stream.schema)
             batches = tuple(each for each in stream if each.num_rows)
         for each in batches:
             each.validate(full=True)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptFile(
             f"{what} cannot be read: {error}. It was cut short or damaged; `tiltyard shard check` tells what "
             "it means for the shard",
@@ -114,12 +116,23 @@ def decode_head(data: Any, position: int, where: str) -> Head:
         with pa.ipc.open_stream(data) as stream:
             metadata = stream.schema.metadata or {}
             has_rows = any(each.num_rows for each in stream)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise CorruptFile(f"{what} cannot be read: {error}", where) from error
     epoch = _number(metadata, EPOCH, what, where)
     if epoch is None:
         raise CorruptFile(f"{what}: WAL entry missing writer_epoch metadata", where)
     return Head(epoch, has_rows, bool(TARGETS & metadata.keys()))
+
+
+def _names(fields: Iterable[Any]) -> list[str]:
+    """The names of all fields, those inside others too. Raises `UnicodeDecodeError` for one that is no text,
+    which Arrow finds out only when it is asked for.
+    """
+    found = []
+    for field in fields:
+        kind = field.type
+        found += [field.name, *_names(kind.field(at) for at in range(kind.num_fields))]
+    return found
 
 
 def _number(metadata: Any, key: bytes, what: str, where: str) -> int | None:

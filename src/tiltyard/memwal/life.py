@@ -8,10 +8,11 @@ is not: it is neither read nor written.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from tiltyard.errors import InvalidInput, TiltyardError, nearest
+from tiltyard.errors import CorruptFile, InvalidInput, TiltyardError, nearest
 from tiltyard.format.mem_wal import MemWalDetails
 from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.memwal import layout
@@ -19,6 +20,8 @@ from tiltyard.memwal.claim import INCARNATION
 from tiltyard.memwal.manifest import newest
 from tiltyard.table.apply.mem_wal import entry_of
 from tiltyard.table.snapshot import Snapshot, open_latest
+
+_LIFE = re.compile(rb"[0-9a-f]{32}")
 
 if TYPE_CHECKING:
     from tiltyard.session import Session
@@ -32,11 +35,15 @@ def lives(manifest: ShardManifest, incarnation: str | None) -> bool:
 
 
 def of_this_life(base: Snapshot, manifests: Mapping[str, ShardManifest]) -> dict[str, ShardManifest]:
-    """Those shards that are this version's."""
+    """Those shards that are this version's. Raises `CorruptFile` for a manifest that does not say so rightly:
+    to leave its shard out would be to lose rows in silence.
+    """
     entry = entry_of(base.manifest)
     if entry is None:
         return {}
     incarnation = MemWalDetails.of(entry).writer_defaults.get(INCARNATION)
+    for shard_id, manifest in manifests.items():
+        check_names(manifest, shard_id)
     return {shard: manifest for shard, manifest in manifests.items() if lives(manifest, incarnation)}
 
 
@@ -56,12 +63,34 @@ def readable(
             raise InvalidInput(f"{store.uri} has no shard {shard_id}; {nearest(shard_id, there)}")
         try:
             manifest = newest(root.at(shard_id))
+            if manifest is not None:
+                check_names(manifest, shard_id)
         except TiltyardError as error:
             problems[shard_id] = error
         else:
             if manifest is not None:
                 found[shard_id] = manifest
     return found, problems
+
+
+def check_names(manifest: ShardManifest, shard_id: str) -> None:
+    """Raise `CorruptFile` unless the manifest is that of this shard, and names a life as writers of ours do,
+    or none.
+    """
+    theirs = dict(manifest.field_entries).get(INCARNATION)
+    is_life = theirs is None or _LIFE.fullmatch(theirs) is not None
+    if manifest.shard_id == shard_id and is_life:
+        return
+    told = (
+        f"names the life {theirs!r}, which none of our writers gave"
+        if manifest.shard_id == shard_id
+        else f"is that of shard {manifest.shard_id or 'none'}: it was copied there"
+    )
+    raise CorruptFile(
+        f"the manifest in the directory of shard {shard_id} {told}, or it is damaged; what was streamed "
+        "cannot be told from it. `tiltyard shard check` tells what is there",
+        f"{layout.shard_dir(shard_id)}/{layout.manifest_path(manifest.version)}",
+    )
 
 
 def shards_of(store: Store, session: Session) -> tuple[Snapshot, dict[str, ShardManifest]]:
