@@ -13,6 +13,7 @@ import tiltyard.lance as lance
 from mem_wal_peer import LOOKUP, OPEN, SCAN, listed
 from peer import Peer, PeerError
 from streamed import KEY, SHARD, digest, live
+from tiltyard.memwal.compaction import compact_streams
 from tiltyard.memwal.manifest import newest
 from tiltyard.memwal.stream import ShardedWriter
 from tiltyard.store.local import LocalStore
@@ -104,3 +105,20 @@ def test_it_reads_the_base(path: Path, peer: Peer) -> None:
         {"id": 1, "n": 10, "s": "a"},
         {"id": 2, "n": 20, "s": "b"},
     ]
+
+
+def test_what_is_compacted_it_reads_and_changes_and_we_go_on_from_there(path: Path, peer: Peer) -> None:
+    dataset = lance.dataset(str(path))
+    compact_streams(dataset._store, dataset._session)
+    merged = {
+        1: {"id": 1, "n": 22, "s": "z"},
+        2: {"id": 2, "n": 20, "s": "b"},
+        3: {"id": 3, "n": 1, "s": "c"},
+    }
+    assert by_key(peer("result = lance.dataset(p).to_table()", p=str(path))) == merged
+    peer("lance.dataset(p).update({'n': 'n + 100'}, where='id = 1'); result = None", p=str(path))
+    with ShardedWriter(lance.dataset(str(path))) as writer:
+        writer.put(rows((1, 1, None)))
+    compact_streams(dataset._store, dataset._session)
+    merged[1]["n"] = 123
+    assert by_key(peer("result = lance.dataset(p).to_table()", p=str(path))) == merged

@@ -13,13 +13,17 @@ import pyarrow.compute as pc
 import pytest
 
 import tiltyard.lance as lance
-from streamed import KEY
+from streamed import KEY, live
+from tiltyard.memwal import compaction, layout
 from tiltyard.memwal.capture import capture
+from tiltyard.memwal.compaction import compact_streams
 from tiltyard.memwal.lookup import Lookup
 from tiltyard.memwal.nearest import nearest_rows
 from tiltyard.memwal.scan import LsmScan
 from tiltyard.memwal.stream import ShardedWriter, open_writers
+from tiltyard.memwal.writer import ShardWriter
 from tiltyard.table.nearest.query import Nearest
+from tiltyard.table.row_changes import RowChanges
 
 SCHEMA = pa.schema(
     [
@@ -31,6 +35,7 @@ SCHEMA = pa.schema(
         pa.field("high", pa.timestamp("us")),
         pa.field("note", pa.struct([pa.field("a", pa.int32()), pa.field("b", pa.string())])),
         pa.field("at", pa.list_(pa.float32(), 2)),
+        pa.field("kind", pa.dictionary(pa.int8(), pa.string())),
     ]
 )
 FUNCTIONS = {
@@ -41,6 +46,7 @@ FUNCTIONS = {
     "high": "max",
     "note": "last",
     "at": "last",
+    "kind": "max",
 }
 IDS = [f"k{number:02}" for number in range(12)]
 Row = dict[str, Any]
@@ -93,6 +99,7 @@ class History:
             "low": maybe(draw.randrange(-9, 9) / 2),
             "high": maybe(pa.scalar(draw.randrange(10**6), pa.timestamp("us")).as_py()),
             "note": maybe({"a": maybe(draw.randrange(5)), "b": maybe("x")}),
+            "kind": maybe(draw.choice("xyz")),
             "at": [float(draw.randrange(-9, 9)), float(draw.randrange(-9, 9))],
         }
 
@@ -124,9 +131,14 @@ class History:
         lance.write_dataset(pa.Table.from_pylist([row], SCHEMA), self.path, mode="append")
         self.model[id] = row
 
+    def compact(self) -> None:
+        done = compact_streams(self.dataset._store, self.dataset._session)
+        assert not done.problems
+
     def step(self) -> None:
-        steps = [self.put, self.put, self.put, self.delete, self.flush, self.replay, self.append]
-        self.draw.choice(steps)()
+        often = [self.put, self.put, self.put, self.flush]
+        seldom = [self.delete, self.replay, self.append, self.compact]
+        self.draw.choice(often + seldom)()
 
     # -- looking ---------------------------------------------------------------------------------
 
@@ -144,7 +156,8 @@ class History:
         wanted = [{name: row[name] for name in columns} for row in self.model.values()]
         assert sorted(map(repr, some.to_pylist())) == sorted(map(repr, wanted))
         low = draw.randrange(-30, 30)
-        passing = {id: row for id, row in self.model.items() if (row["total"] or -99) > low}
+        totals = {id: row["total"] for id, row in self.model.items()}
+        passing = {id: self.model[id] for id, total in totals.items() if total is not None and total > low}
         assert by_id(LsmScan(now, where=f"total > {low}").table()) == passing
         assert LsmScan(now, where=f"total > {low}").count() == len(passing)
         assert LsmScan(now, where=f"total > {low}", limit=2).table().num_rows == min(2, len(passing))
@@ -176,16 +189,21 @@ SHARDINGS = [{"unsharded": True}, {"bucket_column": "id", "num_buckets": 3}]
 
 
 @pytest.mark.parametrize("sharding", SHARDINGS, ids=["one shard", "three shards"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(5))
 def test_rows_are_merged_alike_wherever_they_are(tmp_path: Path, seed: int, sharding: Any) -> None:
     history = History(tmp_path / "t", seed, **sharding)
-    for number in range(24):
+    for number in range(14):
         history.step()
-        if number % 3 == 0:
+        if number % 4 == 0:
             history.check()
     history.check()
     history.writer.close()
     history.check()
+    for shard in layout.shard_ids(history.dataset._store.list_names(layout.ROOT)):
+        ShardWriter.open(history.dataset, shard).close()  # publishes what somebody who died has left
+    history.compact()
+    history.check()
+    assert by_id(lance.dataset(history.path).to_table()) == history.model
 
 
 def test_generations_of_each_row_are_told(tmp_path: Path) -> None:
@@ -197,3 +215,61 @@ def test_generations_of_each_row_are_told(tmp_path: Path) -> None:
     assert set(told.column("_memtable_gen").to_pylist()) <= {0, 3}
     assert pc.max(told.column("_memtable_gen")).as_py() == 3
     history.writer.abort()
+
+
+def counter(path: Path) -> Any:
+    """A table of one counter of ten, to which five and seven were streamed in two generations."""
+    schema = pa.schema([pa.field("id", pa.int64(), False, KEY), pa.field("n", pa.int64())])
+    dataset = lance.write_dataset(pa.table({"id": [1], "n": [10]}, schema=schema), str(path))
+    dataset.initialize_mem_wal(unsharded=True, merge_functions={"n": "sum"})
+    with ShardedWriter(dataset) as writer:
+        for n in (5, 7):
+            writer.put(pa.table({"id": [1], "n": [n]}, schema=schema))
+            writer.flush()
+    return dataset
+
+
+def test_what_was_compacted_counts_once(tmp_path: Path) -> None:
+    dataset = counter(tmp_path / "t")
+    for _ in range(2):
+        compact_streams(dataset._store, dataset._session)
+        assert lance.dataset(dataset.uri).to_table().to_pylist() == [{"id": 1, "n": 22}]
+        assert live(tmp_path / "t").to_pylist() == [{"id": 1, "n": 22}]
+
+
+def test_a_row_of_the_base_that_changes_meanwhile_is_merged_as_it_is_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = counter(tmp_path / "t")
+    commit = RowChanges.commit
+
+    def patched(*given: Any, **options: Any) -> Any:
+        monkeypatch.setattr(RowChanges, "commit", commit)
+        lance.dataset(dataset.uri).update({"n": "n + 100"})
+        return commit(*given, **options)
+
+    monkeypatch.setattr(RowChanges, "commit", patched)
+    compact_streams(dataset._store, dataset._session)
+    assert lance.dataset(dataset.uri).to_table().to_pylist() == [{"id": 1, "n": 122}]
+
+
+def test_of_two_compactors_one_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = counter(tmp_path / "t")
+    other = lance.dataset(dataset.uri)
+    commit = RowChanges.commit
+
+    def patched(*given: Any, **options: Any) -> Any:
+        monkeypatch.setattr(RowChanges, "commit", commit)
+        assert compact_streams(other._store, other._session).generations == 2
+        return commit(*given, **options)
+
+    monkeypatch.setattr(RowChanges, "commit", patched)
+    assert compact_streams(dataset._store, dataset._session).generations == 0
+    assert lance.dataset(dataset.uri).to_table().to_pylist() == [{"id": 1, "n": 22}]
+
+
+def test_many_rows_are_compacted_in_several_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "MAX_MERGED_ROWS", 1)
+    dataset = counter(tmp_path / "t")
+    assert compact_streams(dataset._store, dataset._session).commits == 2
+    assert lance.dataset(dataset.uri).to_table().to_pylist() == [{"id": 1, "n": 22}]

@@ -46,7 +46,7 @@ from tiltyard.format.operations import CompactedSsTable
 from tiltyard.format.shard_manifest import ACTIVE, SEALED, ShardManifest, SsTable
 from tiltyard.memwal import layout
 from tiltyard.memwal.capture import open_sstable
-from tiltyard.memwal.identity import NOT_INITIALIZED
+from tiltyard.memwal.identity import NOT_INITIALIZED, merge_functions
 from tiltyard.memwal.life import of_this_life, readable
 from tiltyard.memwal.log_schema import log_schema
 from tiltyard.memwal.manifest import newest, update
@@ -64,6 +64,9 @@ if TYPE_CHECKING:
 
 MAX_COMMIT_ROWS = 2_000_000
 """Rows of SSTables that one commit takes in (their keys are in memory); one generation at least."""
+
+MAX_MERGED_ROWS = 250_000
+"""The same of a table with merge functions: all of their columns are in memory, with the base's rows."""
 
 MAX_CONFLICTS = 10
 """How often in a row one commit is planned again."""
@@ -130,7 +133,8 @@ class _Compactor:
                 return replace(self._done, version=look.base.version, problems=dict(self._problems))
             began = runtime.monotonic()
             try:
-                self._merge(look, _chosen(todo))
+                rows = MAX_COMMIT_ROWS if merge_functions(look.base) is None else MAX_MERGED_ROWS
+                self._merge(look, _chosen(todo, rows))
                 conflicts = 0
             except (RetryableConflict, IncompatibleTransaction, VersionNotFound) as error:
                 conflicts += 1
@@ -184,7 +188,7 @@ class _Compactor:
     def _merge(self, look: _Look, chosen: Generations) -> None:
         """One commit. Raises what reading and committing raise; then nothing is changed."""
         base = look.base
-        schema = log_schema(base.schema)
+        schema = log_schema(base.schema, merge_functions(base))
         levels = [
             open_sstable(base, shard_id, each, schema) for shard_id, facts in chosen.items() for each in facts
         ]
@@ -237,7 +241,7 @@ class _Compactor:
 
     def _isolate(self, look: _Look, todo: Generations, error: Exception) -> None:
         """Find the shards whose SSTables cannot be read; they are left out, the others go on."""
-        schema = log_schema(look.base.schema)
+        schema = log_schema(look.base.schema, merge_functions(look.base))
         now = self._look()
         found = False
         for shard_id, facts in todo.items():
@@ -266,20 +270,20 @@ class _Compactor:
                     self._problems[shard_id] = error  # what is left is taken out by the next run
 
 
-def _chosen(todo: Generations) -> Generations:
-    """What one commit takes: ascending generations of each shard, up to `MAX_COMMIT_ROWS`. Pure."""
+def _chosen(todo: Generations, most: int = MAX_COMMIT_ROWS) -> Generations:
+    """What one commit takes: ascending generations of each shard, up to so many rows. Pure."""
     chosen: dict[str, tuple[SsTable, ...]] = {}
     rows = 0
     for shard_id, facts in todo.items():
         taken: list[SsTable] = []
         for each in facts:
-            rows += each.physical_rows or MAX_COMMIT_ROWS
-            if rows > MAX_COMMIT_ROWS and (taken or chosen):
+            rows += each.physical_rows or most
+            if rows > most and (taken or chosen):
                 break
             taken.append(each)
         if taken:
             chosen[shard_id] = tuple(taken)
-        if rows > MAX_COMMIT_ROWS:
+        if rows > most:
             break
     return chosen
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from tiltyard.memwal.levels import SsTableLevel
 from tiltyard.memwal.log_schema import LogSchema
+from tiltyard.memwal.merged import MergedLevel
 from tiltyard.table.merge import Planned, Settings
 from tiltyard.table.merge.bind import Bound, bind
 from tiltyard.table.merge.execute import recorded_key
@@ -39,12 +40,15 @@ if TYPE_CHECKING:
     from tiltyard.table.unique import KeysMeet
 
 
+Level = SsTableLevel | MergedLevel
+
+
 class StreamedRows:
     """The rows of some SSTables, numbered through, in the columns of the table: what a merge reads."""
 
     is_spilled = False
 
-    def __init__(self, levels: Sequence[SsTableLevel], schema: LogSchema) -> None:
+    def __init__(self, levels: Sequence[Level], schema: LogSchema) -> None:
         """`levels`: those of a shard oldest first."""
         self._levels = list(levels)
         self._fields = schema.stored.fields[:-1]
@@ -91,11 +95,13 @@ def _picked(batches: Iterator[Any], rows: Ints) -> Iterator[Any]:
 
 def planned(base: Snapshot, levels: Sequence[SsTableLevel], schema: LogSchema, settings: Settings) -> Planned:
     """Decide on a version of the table what these SSTables change in it. `settings`: an upsert by the table's
-    primary key, with its marks.
+    primary key, with its marks. Of a table with merge functions what is brought in is merged with the base's
+    rows of this version.
     """
-    source = StreamedRows(levels, schema)
+    brought: Sequence[Level] = levels if schema.functions is None else [MergedLevel(levels, base, schema)]
+    source = StreamedRows(brought, schema)
     bound = bind(base, settings, source.schema)
-    keys = [each.keys() for each in levels]
+    keys = [each.keys() for each in brought]
     of_levels = zip(*(each.columns for each in keys), strict=True)
     columns = [pa.concat_arrays(list(column)) for column in of_levels]
     index = KeyIndex(columns)
