@@ -20,8 +20,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         f"Keep a table within its limits: at most {MAX_SMALL_FILES} small files, at most {MAX_UNINDEXED} "
         "fragments that an index does not know, no versions older than 7 days (they are removed, unless a "
         "tag names them, and cannot be read again; --dry-run tells which). A pass touches at most "
-        f"{PASS_BYTES // MIB:,} MiB; what is left is for the next one. Ends with Ctrl-C, after the pass that "
-        "runs."
+        f"{PASS_BYTES // MIB:,} MiB; what is left is for the next one. What was streamed into the table and "
+        "published is brought into it first, then what its streams need no more is deleted: SSTables an hour "
+        "after they have become part of the table, log entries a minute after they are in an SSTable. Ends "
+        "with Ctrl-C, after the pass that runs."
     )
     parser.add_argument("uri", help=TABLE_HELP)
     parser.add_argument(
@@ -32,6 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--interval",
+        "--every",
         metavar="SPAN",
         default=f"{INTERVAL_SECONDS:.0f}s",
         help=f"time between passes, such as 30s or 10m (default: {INTERVAL_SECONDS:.0f}s)",

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tiltyard.cli.text_table import escaped
+from tiltyard.table.apply.mem_wal import entry_of
 from tiltyard.table.wording import counted
+
+if TYPE_CHECKING:
+    from tiltyard.table.snapshot import Snapshot
 
 
 def planned_compaction(plan: Any) -> str:
@@ -19,6 +23,21 @@ def planned_compaction(plan: Any) -> str:
         f"would rewrite {counted(fragments, 'fragment')} ({counted(rows, 'row')}) in "
         f"{counted(len(plan.tasks), 'task')}"
     )
+
+
+def planned_streams(snapshot: Snapshot) -> str:
+    """What a maintainer would bring into the table, in words."""
+    from tiltyard.memwal.lag import lag
+
+    found = lag(snapshot.store, snapshot.session)
+    told = (
+        f"would compact {counted(found.generations, 'generation')} ({counted(found.rows, 'row')}) of "
+        f"{counted(len(found.shards), 'shard')}"
+        if found.generations
+        else "nothing to compact"
+    )
+    broken = [f"; shard {name} cannot be read: {error}" for name, error in sorted(found.problems.items())]
+    return escaped(told + "".join(broken))
 
 
 def planned_upkeep(
@@ -41,6 +60,8 @@ def planned_upkeep(
         given |= bounded_options(snapshot, limits.pass_bytes)
     condition = condition_of(snapshot, CompactionOptions.of(given, snapshot.manifest.config))
     lines = [f"version {snapshot.version} as it stands; nothing is changed"]
+    if limits is not None and entry_of(snapshot.manifest) is not None:
+        lines.append(f"  streams: {planned_streams(snapshot)}")
     if limits is not None and condition.small <= limits.small_files:
         compaction = f"{counted(condition.small, 'small fragment')} (at most {limits.small_files:,}): left"
     else:

@@ -14,8 +14,9 @@ from tiltyard.table.wording import NS_PER_SECOND
 
 if TYPE_CHECKING:
     from tiltyard.dataset.compaction import CompactionMetrics
-    from tiltyard.table.maintain import Limits, Maintainer
-    from tiltyard.table.optimize import OptimizeReport
+    from tiltyard.table.maintain import Limits, Maintainer, StreamSteps
+    from tiltyard.table.optimize import OptimizeReport, Steps
+    from tiltyard.table.snapshot import Snapshot
 
 
 class UpkeepFace(Handle):
@@ -174,8 +175,23 @@ def maintainer(
         Limits() if limits is None else arguments.instance("limits", limits, Limits),
         interval=span_of("interval", interval),
         root=handle._root,
+        streams=stream_steps(handle),
         told=told,
     )
+
+
+def stream_steps(handle: Handle) -> StreamSteps:
+    """The steps of a maintainer that keep the table's streams; what they need is loaded where it has any."""
+    from tiltyard.table.apply.mem_wal import entry_of
+
+    def steps(before: Snapshot, done: Steps) -> frozenset[str]:
+        if entry_of(before.manifest) is None:
+            return frozenset()
+        from tiltyard.memwal.upkeep import stream_upkeep
+
+        return stream_upkeep(handle, done)
+
+    return steps
 
 
 def span_of(name: str, value: Any) -> float:

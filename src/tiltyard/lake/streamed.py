@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tiltyard.dataset import arguments
 from tiltyard.errors import InvalidInput, UndrainedRows
 from tiltyard.lake.words import plain
 from tiltyard.table.apply.mem_wal import entry_of
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from tiltyard.lake.live import Live
     from tiltyard.lake.streaming import Stream
     from tiltyard.lake.tail import Tail
+    from tiltyard.memwal.draining import Drained
 
 
 class Streamed:
@@ -35,8 +37,8 @@ class Streamed:
         if found:
             raise UndrainedRows(
                 f"{what} is refused: {found} were streamed into {self._ds.uri} and stand over its own "
-                "rows, so that for their keys nothing would be seen of it; nothing was changed. Use a "
-                "stream: put replaces rows by key, delete removes them, live() reads the whole",
+                "rows, so that for their keys nothing would be seen of it; nothing was changed. drain() "
+                "brings them into the table, or use a stream: put replaces rows by key, delete removes them",
                 found.rows,
             )
 
@@ -47,6 +49,7 @@ class Streamed:
         shards: int | None = None,
         merge: Mapping[str, str] | None = None,
         set_shards_aside: bool = False,
+        drain_every: Any = None,
         **options: Any,
     ) -> Stream:
         """Write rows one after the other, each durable when its call returns: upserts and deletes by key.
@@ -59,6 +62,10 @@ class Streamed:
         The first stream also settles `merge`: for each column outside the key how the values of rows with one
         key become one (`last`, `first`, `sum`, `min`, `max`, `keep_non_null`); None: the newest row counts.
 
+        `drain_every`: bring what is streamed into the table every so many seconds (or `"30s"`, a
+        `timedelta`), and delete what is not needed any more, from a thread of the stream's own; closing the
+        stream does it a last time. Without it `drain`, `maintain` or `tiltyard maintain` do that.
+
         `set_shards_aside`: where an earlier table of this place left shards, put them away. Raises, before
         anything is changed, `InvalidInput` for settings that there are not, and `UnsupportedFeature` for keys
         and columns that cannot be streamed.
@@ -66,7 +73,7 @@ class Streamed:
         from tiltyard.lake.streaming import open_stream
 
         self._check_writable("stream")
-        return open_stream(self._ds, shards, merge, set_shards_aside, options)
+        return open_stream(self._ds, shards, merge, set_shards_aside, drain_every, options)
 
     @property
     def merge_functions(self) -> dict[str, str] | None:
@@ -76,6 +83,23 @@ class Streamed:
         snapshot = self._ds._snapshot
         found = merge_functions(snapshot)
         return None if found is None else found.named(snapshot.schema)
+
+    @plain
+    def drain(self, *, take_over: bool = False) -> Drained:
+        """Bring what was streamed into the table itself, where `scan`, `count` and indices see it: what
+        streams of this process hold, and what all shards have published. Streams go on. The result says what
+        was written and deleted, and what is left: rows that other processes have put and not published yet.
+
+        `take_over`: those too. Their shards are taken over, and whoever writes to them gets `WriterFenced`:
+        for streams whose process has ended. Raises `TooMuchContention`, and what is wrong with a shard, when
+        the others are drained.
+        """
+        from tiltyard.memwal.draining import drain
+
+        self._check_writable("drain")
+        done = drain(self._ds, take_over=arguments.flag("take_over", take_over))
+        self._ds.checkout_latest()
+        return done
 
     @plain
     def live(self) -> Live:

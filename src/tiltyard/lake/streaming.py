@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tiltyard import runtime
 from tiltyard.dataset import arguments
-from tiltyard.errors import CommitConflict, InvalidInput, WriterClosed, WrongType
+from tiltyard.dataset.upkeep import span_of
+from tiltyard.errors import (
+    CommitConflict,
+    InvalidInput,
+    OutcomeUnknown,
+    ShardError,
+    WriterClosed,
+    WrongType,
+)
 from tiltyard.lake.given import keys_given, rows_given
 from tiltyard.lake.live import Live
 from tiltyard.lake.words import in_plain_words, plain
@@ -18,11 +28,13 @@ from tiltyard.memwal.sharding import BUCKET, IDENTITY, MAX_BUCKETS, NUM_BUCKETS
 from tiltyard.memwal.stream import ShardedWriter
 from tiltyard.memwal.writer import ShardWriter
 from tiltyard.runtime.awaiting import in_thread
+from tiltyard.table.maintain import MAX_INTERVAL_SECONDS
 from tiltyard.table.unique import UNIQUE
 
 if TYPE_CHECKING:
     from tiltyard.dataset import LanceDataset
     from tiltyard.lake.tail import Tail
+    from tiltyard.memwal.upkeep import Keeper
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +63,10 @@ class StreamStats:
     failed_publications: int
     rows_in_memory: int
     bytes_in_memory: int
+    drains: int = 0
+    """How often `drain_every` has brought the stream into the table."""
+    drain_error: Exception | None = None
+    """What the last of these failed with; it is tried again."""
 
 
 class Stream:
@@ -61,10 +77,16 @@ class Stream:
     that opened it.
     """
 
-    def __init__(self, ds: LanceDataset, options: Mapping[str, Any]) -> None:
+    def __init__(self, ds: LanceDataset, options: Mapping[str, Any], drain_every: float | None) -> None:
         """Use `Table.stream`."""
         self._ds = ds
         self._writer = ShardedWriter(ds, **options)
+        self._keeper: Keeper | None = None
+        self._process = runtime.process_id()
+        if drain_every is not None:
+            from tiltyard.memwal.upkeep import Keeper
+
+            self._keeper = Keeper(self._drain, drain_every, f"drain of {ds.uri}").start()
 
     def __repr__(self) -> str:
         state = "closed" if self._writer.closed else f"{len(self._writer.writers)} shards open"
@@ -116,7 +138,28 @@ class Stream:
         """Publish everything and give the shards up; a second call does nothing. Raises what ended a writer;
         the other shards are closed all the same.
         """
-        self._writer.close()
+        self._ended(lambda: self._writer.close())
+
+    def _ended(self, end: Callable[[], None]) -> None:
+        """End the stream, what drains it first, and drain it a last time if it ends well."""
+        keeper, is_first = self._keeper, not self._writer.closed
+        if keeper is not None and is_first and runtime.process_id() == self._process:
+            keeper.stop()
+        end()
+        if keeper is not None and is_first:
+            self._drain()
+
+    def _drain(self) -> None:
+        """Bring what was put into the table, and delete what is not needed any more."""
+        from tiltyard.memwal.upkeep import keep_streams
+
+        if not self._writer.closed:
+            for each in self._writer.writers:
+                with suppress(ShardError, OutcomeUnknown):  # ended: its next caller is told
+                    each.flush()
+        for done in keep_streams(self._ds):
+            for error in done.problems.values():
+                raise error
 
     def _check_open(self) -> None:
         if self._writer.closed:
@@ -155,6 +198,8 @@ class Stream:
             failed_publications=sum(each.failures for each in counted),
             rows_in_memory=sum(each.rows_in_memory for each in writers),
             bytes_in_memory=sum(each["estimated_size_bytes"] + each["frozen_bytes"] for each in memory),
+            drains=0 if self._keeper is None else self._keeper.passes,
+            drain_error=None if self._keeper is None else self._keeper.error,
         )
 
     # -- for coroutines --------------------------------------------------------------------------
@@ -195,7 +240,17 @@ class Stream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with in_plain_words():
-            self._writer.__exit__(kind, error, trace)
+            self._exit(kind, error, trace)
+
+    def _exit(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and not isinstance(error, Exception):
+            self._writer.__exit__(kind, error, trace)  # interrupted: draining could take long
+            if self._keeper is not None:
+                self._keeper.end()
+        else:
+            self._ended(lambda: self._writer.__exit__(kind, error, trace))
 
     async def __aenter__(self) -> Stream:
         return self
@@ -204,7 +259,7 @@ class Stream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with in_plain_words():
-            await in_thread(self._writer.__exit__, kind, error, trace)
+            await in_thread(self._exit, kind, error, trace)
 
 
 def _flag(durable: Any) -> bool | None:
@@ -216,7 +271,7 @@ def _shard(writer: ShardWriter) -> StreamShard:
         writer.shard_id,
         writer.epoch,
         writer.rows_in_memory,
-        len(writer.manifest.sstables),
+        writer.manifest.current_generation - 1,
         writer.error,
     )
 
@@ -229,6 +284,7 @@ def open_stream(
     shards: int | None,
     merge: Mapping[str, str] | None,
     set_shards_aside: bool,
+    drain_every: Any,
     options: Mapping[str, Any],
 ) -> Stream:
     """A stream into a table, which is made one that can be streamed into if it is not yet."""
@@ -236,6 +292,7 @@ def open_stream(
         shards = arguments.whole("shards", shards, 1, MAX_BUCKETS)
     aside = arguments.flag("set_shards_aside", set_shards_aside)
     functions = None if merge is None else arguments.text_map("merge", merge)
+    interval = None if drain_every is None else _interval(drain_every)
     writer_config({}, options)  # what is wrong with them is told before the table is changed
     if ds.mem_wal_index_details() is None:
         ds.checkout_latest()
@@ -243,7 +300,16 @@ def open_stream(
         _begin(ds, shards, functions, aside)
     _check_shards(ds, shards)
     _check_merge(ds, functions)
-    return Stream(ds, options)
+    return Stream(ds, options, interval)
+
+
+def _interval(drain_every: Any) -> float:
+    found = span_of("drain_every", drain_every)
+    if not 0 < found <= MAX_INTERVAL_SECONDS:
+        raise InvalidInput(
+            f"drain_every is a number of seconds up to {MAX_INTERVAL_SECONDS:.0f}, found {drain_every!r:.60}"
+        )
+    return found
 
 
 def _begin(ds: LanceDataset, shards: int | None, functions: dict[str, str] | None, aside: bool) -> None:

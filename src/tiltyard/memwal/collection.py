@@ -68,6 +68,9 @@ class Grace:
                 raise InvalidInput(f"{name} must be a number of seconds from 0, found {value!r:.60}")
 
 
+USUAL_GRACE = Grace()
+
+
 @dataclass(frozen=True, slots=True)
 class Collected:
     """What was deleted, over all shards. `held`: by index, how many directories wait for it to catch up.
@@ -87,7 +90,7 @@ class Collected:
 
 
 def collect_streams(
-    store: Store, session: Session, *, shards: Collection[str] | None = None, grace: Grace = Grace()
+    store: Store, session: Session, *, shards: Collection[str] | None = None, grace: Grace = USUAL_GRACE
 ) -> Collected:
     """Delete what nobody needs any more of the table's shards.
 

@@ -119,8 +119,7 @@ def _refuse(base: Snapshot, shards: Mapping[str, ShardManifest], what: str) -> N
     if found:
         raise UndrainedRows(
             f"{what} is refused: {found}, streamed into {base.store.uri}, are not in its base yet and would "
-            "be lost; nothing was changed. table.live() reads the whole table, discard_streamed=True gives "
-            "them up",
+            "be lost; nothing was changed. table.drain() brings them in, discard_streamed=True gives them up",
             found.rows,
         )
 

@@ -129,22 +129,37 @@ def bounded_options(snapshot: Snapshot, pass_bytes: int) -> dict[str, Any]:
     return options
 
 
+StreamSteps = Callable[["Snapshot", Steps], frozenset[str]]
+"""Keeps the streams of a table that has any, step by step; gives the names of indices that have to catch up
+before more of them can be deleted.
+"""
+
+
 def maintain_once(
-    store: Store, session: Session, limits: Limits = Limits(), *, root: Store | None = None
+    store: Store,
+    session: Session,
+    limits: Limits = Limits(),
+    *,
+    root: Store | None = None,
+    streams: StreamSteps | None = None,
 ) -> OptimizeReport:
-    """One pass: what is beyond its limit is brought back within it. Raises what opening the table raises;
-    what fails later is in the report.
+    """One pass: what is beyond its limit is brought back within it. `streams`: keeps the table's streams,
+    before everything else. Raises what opening the table raises; what fails later is in the report.
     """
-    before = open_latest(store, session)
+    before = now = open_latest(store, session)
     done = Steps()
+    waited_for: frozenset[str] = frozenset()
+    if streams is not None:
+        waited_for = streams(before, done)
+        now = open_latest(store, session)
     left = limits.pass_bytes
     began = runtime.monotonic()
     try:
-        given = bounded_options(before, limits.pass_bytes)
-        options = CompactionOptions.of(given, before.manifest.config)
-        condition = condition_of(before, options)
+        given = bounded_options(now, limits.pass_bytes)
+        options = CompactionOptions.of(given, now.manifest.config)
+        condition = condition_of(now, options)
         if condition.small > limits.small_files:
-            planned = plan_compaction(before, options)
+            planned = plan_compaction(now, options)
             left -= sum(file.size for task in planned.tasks for each in task.fragments for file in each.files)
     except Exception as error:  # told in the report, as everything that fails below
         done.failed(COMPACTION, error, runtime.monotonic() - began)
@@ -160,16 +175,26 @@ def maintain_once(
             done.left(
                 COMPACTION, f"{counted(condition.small, 'small fragment')} (at most {limits.small_files:,})"
             )
-    _indices(store, session, condition, limits, left, done)
+    _indices(store, session, condition, limits, left, waited_for, done)
     policy = expiring(limits.expire_after_seconds)
     done.run(CLEANUP, lambda: clean_up(store, session, policy, root), told_cleanup)
     return done.report(before.version, open_latest(store, session).version)
 
 
 def _indices(
-    store: Store, session: Session, condition: Condition, limits: Limits, left: int, done: Steps
+    store: Store,
+    session: Session,
+    condition: Condition,
+    limits: Limits,
+    left: int,
+    waited_for: frozenset[str],
+    done: Steps,
 ) -> None:
-    beyond = {name: each for name, each in condition.unindexed.items() if each[0] > limits.unindexed}
+    beyond = {
+        name: each
+        for name, each in condition.unindexed.items()
+        if each[0] > limits.unindexed or name in waited_for
+    }
     if not beyond:
         most = max((count for count, _ in condition.unindexed.values()), default=0)
         done.left(INDICES, f"{counted(most, 'fragment')} not indexed (at most {limits.unindexed:,})")
@@ -220,10 +245,11 @@ class Maintainer:
         *,
         interval: float = INTERVAL_SECONDS,
         root: Store | None = None,
+        streams: StreamSteps | None = None,
         told: Callable[[OptimizeReport | Exception], None] | None = None,
     ) -> None:
-        """`interval`: seconds from the end of a pass to the next. `told` gets each report, or what kept a
-        pass from beginning; it is called on the maintainer's thread.
+        """`interval`: seconds from the end of a pass to the next. `streams`: see `maintain_once`. `told` gets
+        each report, or what kept a pass from beginning; it is called on the maintainer's thread.
         """
         if isinstance(interval, bool) or not isinstance(interval, int | float):
             raise InvalidInput(f"interval is a number of seconds, found {interval!r:.60}")
@@ -236,6 +262,7 @@ class Maintainer:
         self._limits = limits
         self._interval = float(interval)
         self._root = root
+        self._streams = streams
         self._told = told
         self._stop: Event = runtime.event()
         self._lock: Lock = runtime.leaf_lock()
@@ -271,7 +298,9 @@ class Maintainer:
 
     def run_once(self) -> OptimizeReport:
         """One pass on the calling thread."""
-        report = maintain_once(self._store, self._session, self._limits, root=self._root)
+        report = maintain_once(
+            self._store, self._session, self._limits, root=self._root, streams=self._streams
+        )
         with self._lock:
             self._passes += 1
             self._last, self._error = report, None
