@@ -264,11 +264,30 @@ def test_a_register_keeps_the_version_of_its_files(root: str, peer: Peer, versio
     assert listed_by(peer, root) == ["a", "b"]
 
 
+def test_a_register_of_version_2_0_is_read_and_written_as_2_1(root: str, peer: Peer) -> None:
+    """As the first programs left it; the official package goes on with what we made, and we with that."""
+    foreign(peer, root, 'lance.write_dataset(rows("a", "b"), where, data_storage_version="2.0")')
+    before = everything(root)
+    assert list(list_namespaces(fresh(root))) == ["a", "b"]
+    assert not check(fresh(root)).damaged
+    assert everything(root) == before
+    create_namespace(fresh(root), ("c",))
+    manifest = snapshot_of(root).manifest
+    assert manifest.data_format is not None
+    assert manifest.data_format.version == "2.1"
+    assert [(file.major, file.minor) for each in manifest.fragments for file in each.files] == [(2, 1)]
+    assert listed_by(peer, root) == ["a", "b", "c"]
+    foreign(peer, root, 'lance.write_dataset(rows("d"), where, mode="append", data_storage_version="2.0")')
+    drop_namespace(fresh(root), ("a",))
+    assert listed_by(peer, root) == ["b", "c", "d"]
+    assert list(list_namespaces(fresh(root))) == ["b", "c", "d"]
+
+
 def test_files_that_we_cannot_read_are_refused_by_name(root: str, peer: Peer) -> None:
-    foreign(peer, root, 'lance.write_dataset(rows("a"), where, data_storage_version="2.0")')
+    foreign(peer, root, 'lance.write_dataset(rows("a"), where, data_storage_version="2.3")')
     before = everything(root)
     for act in (lambda c: c.register(), lambda c: create_namespace(c, ("b",))):
-        with pytest.raises(UnsupportedFeature, match=r"version 2\.0"):
+        with pytest.raises(UnsupportedFeature, match=r"version 2\.3"):
             act(fresh(root))
     assert everything(root) == before
 

@@ -43,6 +43,13 @@ DATA_FILES = (
     ("fsl_float_128?", "2.2", "peer"),
     ("fsl_fsl_float_2x3?", "2.1", "ours"),
     ("list_fsl_float_4?", "2.2", "ours"),
+    ("int64?", "2.0", "peer"),
+    ("urls", "2.0", "peer"),
+    ("categories", "2.0", "peer"),
+    ("dictionary_int8_string?", "2.0", "peer"),
+    ("list_list_list_string?", "2.0", "peer"),
+    ("struct_list_struct_struct", "2.0", "peer"),
+    ("fsl_fsl_float_2x3?", "2.0", "peer"),
 )
 
 

@@ -387,12 +387,12 @@ def test_a_dictionary_whose_rows_are_all_hidden_comes_back(tmp_path: Path) -> No
 
 def test_every_byte_of_the_pages_is_covered_by_a_checksum(tmp_path: Path) -> None:
     from tiltyard.errors import CorruptFile
-    from tiltyard.file.reader import FileReader
+    from tiltyard.file.reader import read_file
 
     path = write(everything(600), tmp_path)
     good = path.read_bytes()
-    assert FileReader(pa.py_buffer(good), "good", Session()).verify()
-    tail = FileReader(pa.py_buffer(good), "good", Session())._tail
+    assert read_file(pa.py_buffer(good), "good", Session()).verify()
+    tail = read_file(pa.py_buffer(good), "good", Session())._tail
     positions = [
         (int(at), int(size))
         for column in tail.columns
@@ -403,4 +403,4 @@ def test_every_byte_of_the_pages_is_covered_by_a_checksum(tmp_path: Path) -> Non
         damaged = bytearray(good)
         damaged[at + size // 2] ^= 1
         with pytest.raises(CorruptFile):
-            FileReader(pa.py_buffer(bytes(damaged)), "bad", Session()).verify()
+            read_file(pa.py_buffer(bytes(damaged)), "bad", Session()).verify()

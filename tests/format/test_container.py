@@ -153,13 +153,25 @@ def test_damage_is_named() -> None:
     refused(with_footer(data, 0, "<Q", 0), CorruptFile, "must end before the column metadata")
 
 
-@pytest.mark.parametrize(
-    ("major", "minor", "shown"), [(0, 2, "0.2"), (2, 3, "2.3"), (9, 1, "9.1"), (0, 3, "2.0")]
-)
+@pytest.mark.parametrize(("major", "minor", "shown"), [(0, 2, "0.2"), (2, 3, "2.3"), (9, 1, "9.1")])
 def test_other_versions_are_refused_and_the_supported_ones_named(major: int, minor: int, shown: str) -> None:
     data = bytearray(a_file())
     struct.pack_into("<HH", data, len(data) - 8, major, minor)
     refused(bytes(data), UnsupportedFeature, f"{shown} is not supported: 2.1 and 2.2")
+
+
+@pytest.mark.parametrize(("major", "minor"), [(0, 3), (2, 0)])
+def test_files_of_version_2_0_have_array_encodings_and_may_be_unaligned(major: int, minor: int) -> None:
+    layout = a_page(0, True).layout
+    data = bytearray(
+        bytes(64)
+        + build_tail(64, FileVersion.V2_0, SCHEMA, 3, [encode_column([PageEntry(layout, [1], [2], 3)])])
+    )
+    struct.pack_into("<HH", data, len(data) - 8, major, minor)
+    tail = parse_tail(bytes(data), len(data), PATH)
+    assert tail.version is FileVersion.V2_0
+    with pytest.raises(UnsupportedFeature, match=r"PageLayout.*expected .*ArrayEncoding"):
+        list(tail.columns)
 
 
 def test_unaligned_buffers_are_refused() -> None:

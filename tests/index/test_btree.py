@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from index.index_values import VALUES, answers, array_of, plain
 from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound, UnsupportedFeature
 from tiltyard.expr.index_query import EVERYTHING, ColumnQuery, Range
-from tiltyard.file import FileReader, FileWriter
+from tiltyard.file import FileWriter, read_file
 from tiltyard.format.schema import Schema
 from tiltyard.index.btree import BTree, BuildLimits, build, join, merge, open_btree, remap
 from tiltyard.index.btree.layout import LOOKUP_FILE, PAGES_FILE
@@ -147,7 +147,7 @@ def test_entries_come_in_order_with_nulls_first_and_the_lookup_tells_the_pages(
 
 def _read(store: Store, name: str) -> pa.Table:
     path = f"{DIRECTORY}/{name}"
-    file = FileReader(store.map(path), path, Session())
+    file = read_file(store.map(path), path, Session())
     arrays = file.read(file.schema.fields, None, slice(None))
     return pa.Table.from_arrays([pa.chunked_array([each]) for each in arrays], schema=file.schema.arrow)
 

@@ -15,8 +15,14 @@ from mem_wal_peer import BEGIN, CLOSE, DELETE, LOOKUP, OPEN, PUT, SCAN, TAKE, li
 from peer import Peer
 from streamed import KEY, SHARD, live, newest_manifest, shard_dir
 from tiltyard.errors import UnsupportedFeature
+from tiltyard.file import open_file
 from tiltyard.memwal import layout
+from tiltyard.memwal.capture import capture
+from tiltyard.memwal.levels import SsTableLevel
+from tiltyard.memwal.lookup import Lookup
 from tiltyard.memwal.writer import ShardWriter
+from tiltyard.session import Session
+from tiltyard.store import open_store
 
 INTEGERS = [0, 1, 2, 5, 100, 127]
 SIGNED = [*INTEGERS, -1, -128]
@@ -90,9 +96,20 @@ def check_alike(mine: Path, other: Path, peer: Peer) -> None:
     assert (ours / layout.BLOOM_FILTER).read_bytes() == (theirs / layout.BLOOM_FILTER).read_bytes()
     if first.primary_key_bytes is not None:
         assert peer(READ_INDEX, p=str(ours)) == peer(READ_INDEX, p=str(theirs))
+        assert index_entries(ours) == index_entries(theirs)
     else:
         assert not (ours / layout.PK_INDEX).exists()
         assert not (theirs / layout.PK_INDEX).exists()
+
+
+def index_entries(directory: Path) -> list[Any]:
+    """The key index as our reader has it; the official writer's files are of version 2.0."""
+    store = open_store(str(directory))
+    readers = [open_file(store, each, session=Session()) for each in (layout.PK_PAGES, layout.PK_LOOKUP)]
+    return [
+        [each.to_pylist() for each in reader.read(reader.schema.fields, None, slice(None))]
+        for reader in readers
+    ]
 
 
 def key_rows(table: pa.Table, names: list[str]) -> dict[Any, Any]:
@@ -251,13 +268,28 @@ def test_tables_of_every_storage_version(tmp_path: Path, peer: Peer, version: st
 
 
 def test_tables_of_version_2_0_are_streamed_into_in_2_2(tmp_path: Path, peer: Peer) -> None:
-    """Ours writes no data file of version 2.0, nor reads one: the official package reads both together."""
+    """Ours writes no data file of version 2.0; both packages read both together."""
     path = shared_table(tmp_path, peer, "2.0")
     assert storage_versions(path) == ["2.2", "2.0"]
     expected = {(1,): 0.0, (2,): 1.0, (3,): 2.0, (4,): 2.0}
     assert key_rows(peer(SCAN, p=str(path), listed=listed(newest_manifest(path))), ["k"]) == expected
-    with pytest.raises(UnsupportedFeature, match=r"data file version 2\.0 is not supported"):
-        live(path)
+    assert key_rows(live(path), ["k"]) == expected
+
+
+def test_lookups_use_the_key_index_of_the_official_writer(
+    tmp_path: Path, peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are of version 2.0; without it all keys of the generation would be read."""
+    path = tmp_path / "t"
+    peer(BEGIN, p=str(path), rows=table_of({"k": pa.array([1, 2])}, 0.0), options={}, sharding={})
+    peer(OPEN, p=str(path), shard=SHARD, options={})
+    peer(PUT, rows=table_of({"k": pa.array(range(2, 3000))}, 1.0))
+    peer(CLOSE)
+    assert (sstable_dir(path) / layout.PK_PAGES).read_bytes()[-8:-4] == bytes([0, 0, 3, 0])
+    monkeypatch.setattr(SsTableLevel, "keys", lambda self: pytest.fail("all keys were read"))
+    opened = lance.dataset(str(path))
+    found = Lookup(capture(opened._store, opened._session)).find(pa.array([1, 2, 2999, 5000]))
+    assert key_rows(found, ["k"]) == {(1,): 0.0, (2,): 1.0, (2999,): 1.0}
 
 
 def shared_table(tmp_path: Path, peer: Peer, version: str) -> Path:

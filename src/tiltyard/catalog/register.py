@@ -32,7 +32,7 @@ from tiltyard.errors import (
     TableNotFound,
     UnsupportedFeature,
 )
-from tiltyard.file.reader import FileReader
+from tiltyard.file.reader import read_file
 from tiltyard.format import names
 from tiltyard.format.field import PRIMARY_KEY_POSITION
 from tiltyard.format.manifest import encode_manifest
@@ -189,7 +189,7 @@ def _columns(snapshot: Snapshot) -> dict[str, Any]:
         if plain and fragment.deletion is None and not file.is_legacy:
             path = data_path(file.path)
             # Not through the session's readers: the file is read once, the next version has another.
-            reader = FileReader(snapshot.store.map(path, file.size), path, snapshot.session)
+            reader = read_file(snapshot.store.map(path, file.size), path, snapshot.session)
             numbers = dict(zip(file.fields, file.column_indices, strict=True))
             return dict(zip(schema.names, reader.read(schema.fields, numbers, slice(None)), strict=True))
     table = Scan(snapshot).table().combine_chunks()

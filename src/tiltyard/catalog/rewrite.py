@@ -77,10 +77,11 @@ class Rewrite:
         previous = self._snapshot.manifest
         flags.check_writer(previous)
         schema = rewritten_schema(previous.schema, rows)
-        fragments = self._write(rows, schema, previous.data_format or DataFormat())
+        data_format = written_format(previous)
+        fragments = self._write(rows, schema, data_format)
         uuid = str(runtime.uuid4())
         transaction = Transaction(previous.version, uuid, Overwrite(fragments, schema))
-        manifest = next_manifest(previous, schema, fragments, metadata)
+        manifest = next_manifest(previous, schema, fragments, metadata, data_format)
         location = self._location()
         try:
             if not self._is_fresh(location.version):
@@ -220,14 +221,28 @@ class Rewrite:
         return committed_snapshot(self.store, self.session, location, manifest, transaction)
 
 
+def written_format(previous: Manifest) -> DataFormat:
+    """The version of the files of the next version: that of the one before. Nobody should write 2.0 any more,
+    which the first programs left behind: 2.1 is next to it. Pure.
+    """
+    known = previous.data_format or DataFormat()
+    is_old = FileVersion.parse(known.version) is FileVersion.V2_0
+    return replace(known, version=FileVersion.V2_1.value) if is_old else known
+
+
 def next_manifest(
-    previous: Manifest, schema: Schema, fragments: tuple[Fragment, ...], metadata: Mapping[str, str]
+    previous: Manifest,
+    schema: Schema,
+    fragments: tuple[Fragment, ...],
+    metadata: Mapping[str, str],
+    data_format: DataFormat,
 ) -> Manifest:
     """The manifest of the version after `previous`, with these fragments only. Pure but for the time."""
     made = replace(
         previous,
         schema=schema,
         fragments=FragmentList.of(fragments),
+        data_format=data_format,
         indices=(),
         version=previous.version + 1,
         timestamp_ns=runtime.now_ns(),

@@ -142,7 +142,7 @@ def fragment_of_file(filename: str, dataset: LanceDataset, fragment_id: int) -> 
     path = data_path(arguments.text("filename", filename))
     reader = open_file(held.store, path, session=held.session)
     fields: list[int] = []
-    for own in reader.schema.leaves():
+    for own in reader.schema.columns(reader.version):
         steps = (*(each.name for each in reader.schema.ancestors(own.id)), own.name)
         field = held.schema.field(steps)
         if field.logical_type != own.logical_type:

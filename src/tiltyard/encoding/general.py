@@ -28,15 +28,15 @@ def plan(encoding: General, program: PageProgram) -> None:
     plan_values(encoding.values, program)
 
 
-def decompress(schemes: Sequence[str], data: Any) -> bytes:
-    """Undo the compressions, outermost first. Raises `CorruptFile`."""
+def decompress(schemes: Sequence[str], data: Any, most: int = MAX_OUTPUT_BYTES) -> bytes:
+    """Undo the compressions, outermost first; `most`: bytes that each may come to. Raises `CorruptFile`."""
     found = bytes(data)
     for scheme in schemes:
-        found = _decompress(scheme, found)
+        found = _decompress(scheme, found, most)
     return found
 
 
-def _decompress(scheme: str, data: bytes) -> bytes:
+def _decompress(scheme: str, data: bytes, most: int) -> bytes:
     if not data:
         return b""
     codec = _codecs.get(scheme)
@@ -48,7 +48,7 @@ def _decompress(scheme: str, data: bytes) -> bytes:
     if len(data) < head:
         raise CorruptFile(f"a {scheme} buffer of {len(data)} bytes has no room for its length")
     size = int.from_bytes(data[:head], "little")
-    if size > MAX_OUTPUT_BYTES or (scheme == "lz4" and size > MAX_LZ4_RATIO * len(data)):
+    if size > most or (scheme == "lz4" and size > MAX_LZ4_RATIO * len(data)):
         raise CorruptFile(f"a {scheme} buffer of {len(data)} bytes claims to hold {size}")
     if size == 0:
         return b""

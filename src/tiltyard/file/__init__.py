@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tiltyard.file.reader import FileReader, open_file
+from tiltyard.file.reader import FileReader, open_file, read_file
 
 if TYPE_CHECKING:
     from tiltyard.file.writer import FileWriter
 
-__all__ = ["FileReader", "FileWriter", "open_file"]
+__all__ = ["FileReader", "FileWriter", "open_file", "read_file"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,8 +1,9 @@
 """Reading a .lance data file of version 2.1 or 2.2: projection, ranges and takes (file format; D40 to D47).
 
-`open_file` gives a cached `FileReader`. The file's bytes are one buffer, mapped or read whole by the store;
-the page tables of a column are built when it is first read. A read decodes every wanted column with one or a
-few kernel calls, whatever pages and chunks the rows lie in, and puts Arrow arrays together from the results.
+`open_file` gives a cached `FileReader`; for files of version 2.0 that of `file.v20`. The file's bytes are one
+buffer, mapped or read whole by the store; the page tables of a column are built when it is first read. A read
+decodes every wanted column with one or a few kernel calls, whatever pages and chunks the rows lie in, and
+puts Arrow arrays together from the results.
 """
 
 from __future__ import annotations
@@ -47,8 +48,6 @@ MAPPED_SHARE = 128
 #: What the objects of a reader and the tables of a few small columns take beside the bytes (measured).
 READER_BYTES = 16 << 10
 
-READABLE = (FileVersion.V2_1, FileVersion.V2_2)
-
 
 def open_file(
     store: Store, path: str, *, size: int | None = None, session: Session | None = None
@@ -56,16 +55,26 @@ def open_file(
     """The reader of a data file; `size` in bytes where it is known.
 
     Raises `ObjectNotFound`, `CorruptFile` (also where the size differs), `UnsupportedFeature` for versions
-    other than 2.1 and 2.2.
+    that are not read.
     """
     held = default_session() if session is None else session
     key = (store.identity, path, "file", size)
     found = held.maps.get(key)
     if found is not None:
         return found
-    reader = FileReader(store.map(path, size), path, held)
+    reader = read_file(store.map(path, size), path, held)
     held.maps.put(key, reader, reader.nbytes)
     return reader
+
+
+def read_file(buffer: Any, path: str, session: Session) -> FileReader:
+    """The reader of a data file whose bytes are in `buffer`; raises as `open_file`."""
+    tail = parse_tail(buffer, buffer.size, path)
+    if tail.version is not FileVersion.V2_0:
+        return FileReader(buffer, path, session, tail)
+    from tiltyard.file.v20.reader import FileReader20  # most tables have no such file
+
+    return FileReader20(buffer, path, session, tail)
 
 
 @lru_cache(maxsize=SHAPES_KEPT)
@@ -93,17 +102,12 @@ class _Plan:
 class FileReader:
     """One data file. Safe to share among threads: what it builds lazily may be built twice, never half."""
 
-    def __init__(self, buffer: Any, path: str, session: Session) -> None:
+    def __init__(self, buffer: Any, path: str, session: Session, tail: FileTail) -> None:
         self.path = path
         self.session = session
         self._buffer = buffer
         self._source: npt.NDArray[np.uint8] = np.frombuffer(buffer, np.uint8)
-        self._tail: FileTail = parse_tail(buffer, buffer.size, path)
-        if self._tail.version not in READABLE:
-            raise UnsupportedFeature(
-                f"{path}: data files of version {self._tail.version.value} are not read by this version (2.1 "
-                "and 2.2 are)"
-            )
+        self._tail = tail
         self._leaves: dict[tuple[int, str, tuple[bool, ...]], LeafReader] = {}
         self._plans: list[_Plan] = []
         self._own_columns: dict[int, int] | None = None
@@ -159,18 +163,21 @@ class FileReader:
         """
         wanted = self._rows(rows)
         try:
-            plan = self._plan(fields, columns)
-            direct = plan.range if len(wanted.count) else plan.take
-            if direct is plan.take:
+            if not len(wanted.count):
                 self._count_take()
-            if plan.flat and not direct.others and wanted.total:
-                return self._read_direct(plan, direct, wanted)
-            decoded = self._decode(plan, direct, wanted)
-            return [node(self.session, decoded, wanted.total) for node in plan.nodes]
+            return self._read(fields, columns, wanted)
         except TiltyardError as error:
             raise self._named(error) from error
         except (ValueError, OverflowError, MemoryError) as error:
             raise CorruptFile(str(error), self.path) from error
+
+    def _read(self, fields: Sequence[Field], columns: Mapping[int, int] | None, wanted: Rows) -> list[Any]:
+        plan = self._plan(fields, columns)
+        direct = plan.range if len(wanted.count) else plan.take
+        if plan.flat and not direct.others and wanted.total:
+            return self._read_direct(plan, direct, wanted)
+        decoded = self._decode(plan, direct, wanted)
+        return [node(self.session, decoded, wanted.total) for node in plan.nodes]
 
     def within(
         self,
@@ -285,8 +292,8 @@ class FileReader:
 
     def _columns(self) -> dict[int, int]:
         if self._own_columns is None:
-            leaves = self.schema.leaves()
-            self._own_columns = {leaf.id: i for i, leaf in enumerate(leaves)}
+            owners = self.schema.columns(self.version)
+            self._own_columns = {each.id: i for i, each in enumerate(owners)}
         return self._own_columns
 
     def _open_leaf(self, column: int, field: Field, above: tuple[bool, ...]) -> LeafReader:

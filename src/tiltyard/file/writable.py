@@ -18,7 +18,9 @@ def check_version(version: FileVersion) -> None:
     """Raise `UnsupportedFeature` for a version that is not written."""
     if version not in WRITTEN:
         raise UnsupportedFeature(
-            f"data files of version {version.value} are not written; use 2.2 (the default) or 2.1"
+            f"data files of version {version.value} are not written; use 2.2 (the default) or 2.1, given as "
+            "data_storage_version where it is the table that has this one: files of several versions may "
+            "stand in one table"
         )
 
 

@@ -8,7 +8,7 @@ handful of NumPy arrays (D42), never an object per page.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import accumulate, chain
@@ -49,7 +49,8 @@ class ColumnPages:
 
     Page `p` holds rows `first_row[p]` to `first_row[p] + rows[p]` and owns the buffers
     `buffer_start[p]:buffer_start[p + 1]` of `offsets` and `sizes` (bytes, absolute in the file, checked
-    against its size); its layout is `layouts[layout_index[p]]`. All arrays are int64.
+    against its size); its layout is `layouts[layout_index[p]]`: a `PageLayout`, in files of version 2.0 an
+    `ArrayEncoding`. All arrays are int64.
     """
 
     num_rows: int
@@ -59,14 +60,14 @@ class ColumnPages:
     offsets: npt.NDArray[np.int64]
     sizes: npt.NDArray[np.int64]
     layout_index: npt.NDArray[np.int64]
-    layouts: tuple[PageLayout, ...]
+    layouts: tuple[Any, ...]
     column_offsets: tuple[int, ...] = ()
     column_sizes: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def layout(self, page: int) -> PageLayout:
+    def layout(self, page: int) -> Any:
         """The layout of a page."""
         return self.layouts[self.layout_index[page]]
 
@@ -166,7 +167,8 @@ class FileTail:
         message = wire.parse(file_pb2.ColumnMetadata, self.bytes_at(position, size), self.path, what)
         try:
             self._check_column_encoding(message.encoding)
-            return _page_table(message, self._page_limit(), self.version is not FileVersion.V2_0)
+            is_old = self.version is FileVersion.V2_0
+            return _page_table(message, self._page_limit(), not is_old, _decoder(is_old))
         except CorruptFile as error:
             raise CorruptFile(f"column {index}: {error}", self.path) from error
         except UnsupportedFeature as error:
@@ -331,10 +333,19 @@ def _direct(encoding: Any, what: str) -> bytes:
     return data
 
 
-def _page_table(message: Any, limit: int, aligned: bool) -> ColumnPages:
+def _decoder(is_old: bool) -> Callable[[bytes], Any]:
+    """What decodes the layouts of pages: those of version 2.0 are array encodings."""
+    if not is_old:
+        return decode_layout
+    from tiltyard.format.array_encodings import decode_array_encoding  # few tables have such files
+
+    return decode_array_encoding
+
+
+def _page_table(message: Any, limit: int, aligned: bool, decode: Callable[[bytes], Any]) -> ColumnPages:
     pages = message.pages
     if len(pages) == 1:
-        return _lone_page(message, pages[0], limit, aligned)
+        return _lone_page(message, pages[0], limit, aligned, decode)
     rows = [page.length for page in pages]
     offset_lists = [page.buffer_offsets for page in pages]
     size_lists = [page.buffer_sizes for page in pages]
@@ -361,7 +372,7 @@ def _page_table(message: Any, limit: int, aligned: bool) -> ColumnPages:
         table[at : at + total],
         table[at + total : at + 2 * total],
         table[count : 2 * count],
-        tuple(map(decode_layout, numbers)),
+        tuple(map(decode, numbers)),
         tuple(message.buffer_offsets),
         tuple(message.buffer_sizes),
     )
@@ -370,7 +381,9 @@ def _page_table(message: Any, limit: int, aligned: bool) -> ColumnPages:
 _ZERO = np.zeros(1, np.int64)
 
 
-def _lone_page(message: Any, page: Any, limit: int, aligned: bool) -> ColumnPages:
+def _lone_page(
+    message: Any, page: Any, limit: int, aligned: bool, decode: Callable[[bytes], Any]
+) -> ColumnPages:
     """The table of a column of one page, which is what small files consist of."""
     offsets, sizes, rows = list(page.buffer_offsets), list(page.buffer_sizes), page.length
     count = len(offsets)
@@ -388,7 +401,7 @@ def _lone_page(message: Any, page: Any, limit: int, aligned: bool) -> ColumnPage
         table[3 : 3 + count],
         table[3 + count :],
         _ZERO,
-        (decode_layout(_direct(page.encoding, "page encoding")),),
+        (decode(_direct(page.encoding, "page encoding")),),
         tuple(message.buffer_offsets),
         tuple(message.buffer_sizes),
     )

@@ -6,7 +6,7 @@ from enum import Enum
 
 from tiltyard.errors import UnsupportedFeature
 
-SUPPORTED = "2.1 and 2.2 are read and written"
+SUPPORTED = "2.1 and 2.2 are read and written, 2.0 is read"
 
 
 class FileVersion(Enum):
@@ -45,5 +45,5 @@ class FileVersion(Enum):
 _ALIASES = {"0.3": "2.0", "stable": "2.2", "next": "2.3"}
 _OF_FOOTER = {(0, 3): FileVersion.V2_0, (2, 0): FileVersion.V2_0}
 _OF_FOOTER |= {(2, minor): FileVersion(f"2.{minor}") for minor in (1, 2, 3)}
-READ_VERSIONS = (FileVersion.V2_1, FileVersion.V2_2)
+READ_VERSIONS = (FileVersion.V2_0, FileVersion.V2_1, FileVersion.V2_2)
 """Versions whose files this version of the library reads."""

@@ -220,7 +220,7 @@ def all_in_sstable(level: SsTableLevel, asked: Sequence[Any], hashed: Words | No
     fragments = level.snapshot.fragments
     found = None
     if len(fragments) == 1:
-        # Other writers have published without it (MemWAL, section 9.7), or in a file version of their own.
+        # Other writers have published without it (MemWAL, section 9.7), or in a version that is not read.
         with suppress(ObjectNotFound, UnsupportedFeature):
             found = level.key_index().find(sortable(fewer))
     if found is None:

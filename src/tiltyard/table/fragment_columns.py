@@ -59,6 +59,7 @@ class Layout:
 def layout_of(files: Sequence[DataFile], fields: Sequence[Field]) -> Layout:
     """Place the leaves of `fields` in `files`. Pure. Negative ids and ids outside `fields` are skipped."""
     wanted = {leaf.id for field in fields for leaf in field.leaves()}
+    above = {each.id for field in fields for each in field.walk()} - wanted
     parts: list[Part] = []
     pieces: list[list[tuple[int, int]]] = [[] for _ in fields]
     for number, file in enumerate(files):
@@ -71,6 +72,12 @@ def layout_of(files: Sequence[DataFile], fields: Sequence[Field]) -> Layout:
             continue
         wanted.difference_update(columns)  # the first file that has a field holds it
         held = frozenset(columns)
+        # In files of version 2.0 lists and structs have columns too; each is read with what is below it.
+        columns |= {
+            id: column
+            for id, column in zip(file.fields, file.column_indices, strict=True)
+            if id in above and column >= 0
+        }
         kept = [(i, part) for i, field in enumerate(fields) if (part := prune(field, held)) is not None]
         for position, (i, _) in enumerate(kept):
             pieces[i].append((len(parts), position))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tiltyard.errors import CorruptFile, ObjectNotFound, TiltyardError, UnsupportedFeature
-from tiltyard.file.reader import FileReader
+from tiltyard.file.reader import read_file
 from tiltyard.format.index_metadata import IndexMetadata
 from tiltyard.format.names import INDICES_DIR, VERSIONS_DIR, parse_manifest_name
 from tiltyard.session import Session
@@ -242,7 +242,7 @@ class _Check:
 
     def _opened(self, place: Store, path: str, shown: str, file: DataFile) -> _Held | _Fault:
         try:
-            reader = FileReader(place.map(path, file.size or None), path, self._session)
+            reader = read_file(place.map(path, file.size or None), path, self._session)
             held = _Held(reader.num_rows, reader.num_columns)
             if self._checksums:
                 if reader.verify():
@@ -338,7 +338,7 @@ class _Check:
     def _index_sums(self, place: Store, path: str, entry: IndexMetadata) -> Iterator[_Fault]:
         """Index files that we wrote carry the sums of data files; those of others are passed over."""
         try:
-            FileReader(place.map(path), path, self._session).verify()
+            read_file(place.map(path), path, self._session).verify()
         except (ObjectNotFound, UnsupportedFeature):
             return
         except CorruptFile as error:

@@ -19,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tiltyard.errors import UnsupportedFeature
+from tiltyard.file.writable import WRITTEN
 from tiltyard.format.flags import uses_stable_row_ids
 from tiltyard.format.fragment import Fragment
-from tiltyard.format.version import READ_VERSIONS, FileVersion
+from tiltyard.format.version import FileVersion
 from tiltyard.table.compact.coverage import Coverage
 from tiltyard.table.compact.options import CompactionOptions
 from tiltyard.table.row_counts import physical_rows
@@ -120,7 +121,7 @@ def check_supported(snapshot: Snapshot, options: CompactionOptions) -> FileVersi
     if asked is None:
         asked = "2.2" if manifest.data_format is None else manifest.data_format.version
     version = FileVersion.parse(asked)
-    if version not in READ_VERSIONS:
+    if version not in WRITTEN:
         raise UnsupportedFeature(
             f"data files of version {version.value} are not written: compact with "
             "data_storage_version='2.2' (or '2.1')"
