@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -17,6 +18,7 @@ from tiltyard.memwal.capture import Captured, capture
 from tiltyard.memwal.lookup import Lookup
 from tiltyard.memwal.scan import LsmScan
 from tiltyard.memwal.writer import ShardWriter
+from tiltyard.table.merge import sorted_keys
 
 KINDS: dict[str, Any] = {
     "int64": (lambda i: i - 20, pa.int64()),
@@ -64,7 +66,7 @@ def made(
 def check(now: Captured, every: list[tuple[Any, ...]], draw: random.Random) -> None:
     names = now.schema.key
     whole = {tuple(row[n] for n in names): row for row in LsmScan(now).table().to_pylist()}
-    for count in (1, 5, 60):
+    for count in (1, 5, 60, 1, 5, 60, 60, 1, 1):  # again: keys are kept from the second time on
         asked = draw.sample(every, count)
         parts = [[key[at] for key in asked] for at in range(len(names))]
         found = Lookup(now).find(parts).to_pylist()
@@ -92,6 +94,36 @@ def test_keys_of_several_columns(tmp_path: Path, kinds: tuple[str, ...]) -> None
     for writer in writers:
         writer.close()
     check(capture(dataset._store, dataset._session), every, random.Random(2))
+
+
+@pytest.mark.parametrize("kinds", [("string",), ("int64", "binary")], ids="-".join)
+def test_keys_of_one_hash_are_told_apart(
+    tmp_path: Path, kinds: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true = sorted_keys.hashes
+    monkeypatch.setattr(sorted_keys, "hashes", lambda columns: true(columns) % np.uint64(5))
+    test_keys_of_several_columns(tmp_path, kinds)
+
+
+def test_a_key_that_is_put_again_and_again_is_found_as_of_each_moment(tmp_path: Path) -> None:
+    dataset = lance.write_dataset(pa.table({"k": [1], "v": [0]}, made_schema()), str(tmp_path / "t"))
+    dataset.initialize_mem_wal()
+    with ShardWriter.open(dataset, SHARD) as writer:
+        moments = []
+        for step in range(1, 30):
+            writer.put(pa.RecordBatch.from_pydict({"k": [step % 3, 7], "v": [step, step]}, made_schema()))
+            moments.append((step, capture(dataset._store, dataset._session, [writer])))
+            if step % 4:
+                moments[-1][1].shards[0].levels[0].last_rows(np.array([7], np.uint64))
+        for step, now in moments:
+            for asked in ([7], [7, step % 3]):
+                found = Lookup(now).find([asked]).to_pydict()
+                assert dict(zip(found["k"], found["v"], strict=True)) == dict.fromkeys(asked, step)
+        writer.abort()
+
+
+def made_schema() -> pa.Schema:
+    return pa.schema([pa.field("k", pa.int64(), False, KEY), ("v", pa.int64())])
 
 
 @pytest.fixture

@@ -14,14 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tiltyard.errors import CorruptFile, ObjectNotFound, TableNotFound
-from tiltyard.format.mem_wal import MemWalDetails
-from tiltyard.memwal import layout
-from tiltyard.memwal.identity import merge_functions
+from tiltyard.memwal import layout, seen
 from tiltyard.memwal.levels import Level, MemoryLevel, SsTableLevel
 from tiltyard.memwal.life import of_this_life
 from tiltyard.memwal.log_schema import LogSchema, log_schema
-from tiltyard.memwal.manifest import newest
-from tiltyard.table.apply.mem_wal import entry_of
 from tiltyard.table.back_off import back_off
 from tiltyard.table.snapshot import Snapshot, open_latest
 
@@ -101,13 +97,12 @@ def capture(
     failed: Exception | None = None
     for attempt in range(MAX_CAPTURES):
         views = {each.shard_id: (each.view(), each.owned.schema) for each in shards}
-        root = store.at(layout.ROOT)
         if with_logs:
-            others = [each for each in layout.shard_ids(root.list_names("")) if each not in views]
-            views |= _logged(store, session, root, others)
+            others = [each for each in seen.shards(store, session) if each not in views]
+            views |= _logged(store, session, others)
         manifests = {}
-        for shard_id in layout.shard_ids(root.list_names("")):
-            found = newest(root.at(shard_id))
+        for shard_id in seen.shards(store, session):
+            found = seen.newest_manifest(store, session, shard_id)
             if found is not None:
                 manifests[shard_id] = found
         if with_logs:
@@ -117,8 +112,12 @@ def capture(
                 if each in manifests and manifests[each].writer_epoch > view.manifest.writer_epoch
             ]
             # Taken over, and our writer does not know yet: what its successor has is in the log.
-            views |= _logged(store, session, root, passed)
-            manifests |= {each: found for each in passed if (found := newest(root.at(each))) is not None}
+            views |= _logged(store, session, passed)
+            manifests |= {
+                each: found
+                for each in passed
+                if (found := seen.newest_manifest(store, session, each)) is not None
+            }
         base = open_latest(store, session)
         schema = _log_schema(base)
         try:
@@ -129,27 +128,26 @@ def capture(
     raise CorruptFile(f"an SSTable of {store.uri} that its shard names is not there: {failed}") from failed
 
 
-def _logged(
-    store: Store, session: Session, root: Store, shards: Iterable[str]
-) -> dict[str, tuple[Any, LogSchema]]:
+def _logged(store: Store, session: Session, shards: Iterable[str]) -> dict[str, tuple[Any, LogSchema]]:
     """What stands in the logs of shards that are not open here, as if they were."""
-    asked = {each: found for each in shards if (found := newest(root.at(each))) is not None}
+    asked = {
+        each: found for each in shards if (found := seen.newest_manifest(store, session, each)) is not None
+    }
     if not asked:
         return {}
     from tiltyard.memwal.logged import logged_view
 
     base = open_latest(store, session)
     schema = _log_schema(base)
-    ours = of_this_life(base, asked)
-    views = {each: logged_view(root.at(each), each, schema, session) for each in ours}
+    root = store.at(layout.ROOT)
+    views = {each: logged_view(root.at(each), each, schema, session) for each in of_this_life(base, asked)}
     return {each: (view, schema) for each, view in views.items() if view is not None}
 
 
 def _log_schema(base: Snapshot) -> LogSchema:
     """That of the base, kept in the session: reads ask for it each time."""
     encoded = base.schema.encode()
-    functions = merge_functions(base)
-    merged = "" if functions is None else functions.encode()
+    functions, merged = seen.merging(base)
     found: LogSchema = base.session.cache.get_or(
         ("log schema", encoded, merged),
         lambda: (log_schema(base.schema, functions), LEVEL_BYTES + len(encoded)),
@@ -163,34 +161,46 @@ def _captured(
     views: Mapping[str, tuple[Any, LogSchema]],
     manifests: Mapping[str, ShardManifest],
 ) -> Captured:
-    entry = entry_of(base.manifest)
-    marks: Mapping[str, int] = {} if entry is None else MemWalDetails.of(entry).marks
+    streaming = seen.streaming(base)
+    if streaming is None:
+        return Captured(base, schema, ())
     manifests = of_this_life(base, manifests)
     living = of_this_life(base, {shard_id: view.manifest for shard_id, (view, _) in views.items()})
-    views = {shard_id: view for shard_id, view in views.items() if shard_id in living}
     shards = []
-    for shard_id in sorted({*manifests, *views}):
-        manifest = manifests.get(shard_id)
-        memory: Sequence[View] = ()
-        written = schema
-        if shard_id in views:
-            view, written = views[shard_id]
-            memory = view.memtables
-            if manifest is None or view.manifest.version > manifest.version:
-                manifest = view.manifest
-        named = () if manifest is None else manifest.sstables
-        mark = marks.get(shard_id, 0)
+    for shard_id in sorted({*manifests, *living}):
+        view, written = views[shard_id] if shard_id in living else (None, schema)
+        known = (manifests.get(shard_id), living.get(shard_id))
+        manifest = max((each for each in known if each is not None), key=lambda each: each.version)
+        mark = streaming.marks.get(shard_id, 0)
         # What was published since memory was looked at is whole in its SSTable or in the base, and may hold
         # more: where another process has taken the shard over, its rows too.
-        covered = max(mark, 0 if manifest is None else manifest.current_generation - 1)
-        in_memory = [each for each in memory if each.generation > covered]
-        levels: list[Level] = [MemoryLevel(each, written, schema) for each in in_memory]
-        levels += [
-            open_sstable(base, shard_id, fact, schema) for fact in reversed(named) if fact.generation > mark
-        ]
-        shards.append(ShardLevels(shard_id, tuple(levels), manifest))
+        covered = max(mark, manifest.current_generation - 1)
+        memory: Sequence[View] = () if view is None else view.memtables
+        in_memory = [MemoryLevel(each, written, schema) for each in memory if each.generation > covered]
+        published = _published(base, shard_id, manifest, mark, schema)
+        shards.append(ShardLevels(shard_id, (*in_memory, *published), manifest))
     shards.sort(key=lambda each: -each.spec_id)
     return Captured(base, schema, tuple(shards))
+
+
+def _published(
+    base: Snapshot, shard_id: str, manifest: ShardManifest, mark: int, schema: LogSchema
+) -> tuple[SsTableLevel, ...]:
+    """The SSTables that a shard's manifest names and the base does not hold, newest first; those of one
+    manifest are kept in the session.
+    """
+    cache, key = base.session.cache, (base.store.identity, shard_id, "levels", "")
+    known = cache.get(key)
+    if known is not None and known[0] is manifest and known[1] == mark and known[2] is schema:
+        levels: tuple[SsTableLevel, ...] = known[3]
+        return levels
+    levels = tuple(
+        open_sstable(base, shard_id, fact, schema)
+        for fact in reversed(manifest.sstables)
+        if fact.generation > mark
+    )
+    cache.put(key, (manifest, mark, schema, levels), LEVEL_BYTES * (1 + len(levels)))
+    return levels
 
 
 def open_sstable(base: Snapshot, shard_id: str, fact: SsTable, schema: LogSchema) -> SsTableLevel:
@@ -215,8 +225,8 @@ def listed(
 ) -> Captured:
     """A table with exactly these SSTables: what a caller lists. Those that the base holds are left out."""
     wanted = _log_schema(base) if schema is None else schema
-    entry = entry_of(base.manifest)
-    marks: Mapping[str, int] = {} if entry is None else MemWalDetails.of(entry).marks
+    streaming = seen.streaming(base)
+    marks: Mapping[str, int] = {} if streaming is None else streaming.marks
     found = []
     for shard_id, facts in shards:
         newest_first = sorted(facts, key=lambda each: each.generation, reverse=True)

@@ -24,6 +24,10 @@ Places = npt.NDArray[np.int64]
 _START = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
 _LAST_ROUNDS = 3
 _END_OF_TEXT = 0xFF
+_MASK = 2**64 - 1
+
+FEW_KEYS, FEW_BYTES = 4, 256
+"""Keys up to which each is hashed for itself, and their bytes: arrays of so few cost more."""
 
 
 def is_hashed(kind: Any) -> bool:
@@ -35,6 +39,9 @@ def key_hashes(columns: Sequence[Any], rows: int) -> Words:
     """The hash of each row's key (uint64[rows]), one plain `pa.Array` per key column; without columns that of
     nothing.
     """
+    if columns and rows <= FEW_KEYS and sum(each.nbytes for each in columns) <= FEW_BYTES:
+        parts = [_parts_of(each) for each in columns]
+        return np.array([_siphash13_of(b"".join(each)) for each in zip(*parts, strict=True)], np.uint64)
     starts, ends, data = _messages(columns, rows)
     return siphash13(starts, ends, data)
 
@@ -74,6 +81,35 @@ def _siphash13_rows(rows: npt.NDArray[np.uint8]) -> Words:
         v0, v1, v2, v3 = _round(state[0], state[1], state[2], state[3] ^ word)
         state = [v0 ^ word, v1, v2, v3]
     return _finished(state)
+
+
+def _siphash13_of(message: bytes) -> int:
+    """The hash of one byte string, without arrays."""
+    v0, v1, v2, v3 = _START
+    whole = len(message) // 8 * 8
+    words = [int.from_bytes(message[at : at + 8], "little") for at in range(0, whole, 8)]
+    words.append(int.from_bytes(message[whole:], "little") | (len(message) & 0xFF) << 56)
+    for word in words:
+        v0, v1, v2, v3 = _round_of(v0, v1, v2, v3 ^ word)
+        v0 ^= word
+    v2 ^= 0xFF
+    for _ in range(_LAST_ROUNDS):
+        v0, v1, v2, v3 = _round_of(v0, v1, v2, v3)
+    return v0 ^ v1 ^ v2 ^ v3
+
+
+def _round_of(v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, int, int]:
+    v0 = (v0 + v1) & _MASK
+    v1 = ((v1 << 13 | v1 >> 51) & _MASK) ^ v0
+    v0 = (v0 << 32 | v0 >> 32) & _MASK
+    v2 = (v2 + v3) & _MASK
+    v3 = ((v3 << 16 | v3 >> 48) & _MASK) ^ v2
+    v0 = (v0 + v3) & _MASK
+    v3 = ((v3 << 21 | v3 >> 43) & _MASK) ^ v0
+    v2 = (v2 + v1) & _MASK
+    v1 = ((v1 << 17 | v1 >> 47) & _MASK) ^ v2
+    v2 = (v2 << 32 | v2 >> 32) & _MASK
+    return v0, v1, v2, v3
 
 
 def _finished(state: list[Words]) -> Words:
@@ -176,6 +212,24 @@ class _Part:
         data[np.repeat(first, sizes) + within] = self._data[np.repeat(self._starts[rows], sizes) + within]
         if self._after:
             data[first + sizes] = _END_OF_TEXT
+
+
+def _parts_of(column: Any) -> list[bytes]:
+    """One column's part of each key, as `_Part` has it."""
+    kind = column.type
+    found = []
+    for value in column.to_pylist():
+        if value is None:
+            found.append(b"\1")
+        elif not is_hashed(kind):
+            found.append(b"\0")
+        elif types.is_string(kind):
+            found.append(b"\0" + value.encode() + bytes([_END_OF_TEXT]))
+        elif types.is_binary(kind):
+            found.append(b"\0" + len(value).to_bytes(8, "little") + value)
+        else:
+            found.append(b"\0" + value.to_bytes(kind.bit_width // 8, "little", signed=True))
+    return found
 
 
 def _text(column: Any) -> tuple[Places, Places, Octets]:

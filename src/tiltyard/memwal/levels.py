@@ -24,6 +24,8 @@ from tiltyard.memwal import layout
 from tiltyard.memwal.log_schema import TOMBSTONE, LogSchema, reconciled
 from tiltyard.memwal.memtable import View
 from tiltyard.table.merge.key_filter import BITMAP_BYTES
+from tiltyard.table.merge.keys import Words
+from tiltyard.table.merge.sorted_keys import Ints, SortedKeys, key_words
 from tiltyard.table.scan import Scan, ScanRequest
 from tiltyard.table.snapshot import Snapshot
 
@@ -33,6 +35,12 @@ if TYPE_CHECKING:
 
 ENTRY_BYTES = 512
 """What the cached keys of an SSTable are accounted as beside the keys (bytes)."""
+
+MAX_KEPT_KEYS = 1 << 21
+"""Rows of an SSTable up to which its keys are kept in order (about 12 bytes each)."""
+
+SLICED_ROWS = 1024
+"""A row is given as a part of a batch of at most so many rows, which then stays in memory with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +61,23 @@ class MemoryLevel:
 
     def __init__(self, view: View, written: LogSchema, wanted: LogSchema) -> None:
         self.generation = view.generation
-        self.rows = view.rows
-        if written.stored == wanted.stored:
-            self._batches = list(view.batches)
-        else:
+        self._view = view
+        self._batches: Sequence[Any] = view.batches
+        self.is_as_written = written.is_as(wanted)
+        """Whether its columns are those that the base has now."""
+        if not self.is_as_written:
             named = [pa.RecordBatch.from_arrays(b.columns, schema=written.entry) for b in view.batches]
             self._batches = [reconciled(each, wanted, "in memory") for each in named]
         self._wanted = wanted
+
+    @property
+    def rows(self) -> int:
+        """Rows, superseded ones included."""
+        return self._view.rows
+
+    def last_rows(self, words: Words) -> tuple[Ints, Ints]:
+        """See `View.last_rows`; only of rows that are as they were written."""
+        return self._view.last_rows(words)
 
     def keys(self) -> Keys:
         """The keys of all rows."""
@@ -71,13 +89,19 @@ class MemoryLevel:
 
     def batches(self, fields: Sequence[Field]) -> Iterator[Any]:
         """All rows, oldest first, with these of the base's columns."""
-        schema = pa.schema([self._wanted.stored.arrow.field(each.name) for each in fields])
+        schema = self._wanted.arrow(fields)
         for batch in self._batches:
             columns = [batch.column(each.name) for each in fields]
             yield _batch(columns, schema, batch.num_rows)
 
     def take(self, rows: npt.NDArray[np.int64], fields: Sequence[Field]) -> Any:
         """These rows (by number, ascending) with these of the base's columns, as one batch."""
+        if len(rows) == 1:
+            at, row = self._view.place(int(rows[0]))
+            batch = self._batches[at]
+            one = batch.slice(row, 1) if batch.num_rows <= SLICED_ROWS else batch.take(pa.array([row]))
+            schema = self._wanted.arrow(fields)
+            return _batch([one.column(each.name) for each in fields], schema, 1)
         whole = pa.Table.from_batches(list(self.batches(fields)))
         taken = whole.take(pa.array(rows)).combine_chunks()
         found = taken.to_batches()
@@ -96,6 +120,7 @@ class SsTableLevel:
         self.snapshot = _as_base(snapshot, wanted)
         self._present = frozenset(self.snapshot.schema.names)
         self._some = self.snapshot.schema.names[-1]  # a column to count rows by
+        self._sorted_key = (snapshot.store.identity, ",".join(wanted.key), "sorted keys", "")
 
     @property
     def rows(self) -> int:
@@ -147,25 +172,46 @@ class SsTableLevel:
         words: npt.NDArray[np.uint32] = self.snapshot.session.cache.get_or(key, made)
         return words if len(words) else None
 
+    def sorted_keys(self) -> SortedKeys | None:
+        """Its keys and the address of each one's row, where the session has them."""
+        kept = self.snapshot.session.cache.get(self._sorted_key)
+        return kept if isinstance(kept, SortedKeys) else None
+
+    def kept_keys(self) -> SortedKeys | None:
+        """The same, read and kept in the session; None for the first who asks, who is better served by the
+        files, and where they are too many to keep.
+        """
+        session = self.snapshot.session
+        is_few: bool | None = session.cache.get(self._sorted_key)
+        if is_few is None:
+            rows = int(np.asarray(self.snapshot.fragments.physical_rows).sum())
+            session.cache.put(self._sorted_key, rows <= MAX_KEPT_KEYS, ENTRY_BYTES)
+        if not is_few:
+            return None
+        words, addresses = key_words(self.keys().columns)[0], self.addresses()
+        if len(addresses) and int(addresses[-1]) <= np.iinfo(np.uint32).max:
+            addresses = addresses.astype(np.uint32)
+        made = SortedKeys(words.copy(), addresses)  # what was read may be a part of much more
+        session.cache.put(self._sorted_key, made, made.nbytes + ENTRY_BYTES)
+        return made
+
     def batches(self, fields: Sequence[Field]) -> Iterator[Any]:
         """All rows, oldest first, with these of the base's columns."""
         read = [each.name for each in fields if each.name in self._present]
-        schema = pa.schema([self._wanted.stored.arrow.field(each.name) for each in fields])
+        schema = self._wanted.arrow(fields)
         scan = Scan(self.snapshot, ScanRequest(columns=read or [self._some], use_index=False))
         for batch in scan.batches():
             yield _batch([self._column(batch, each, schema) for each in fields], schema, batch.num_rows)
 
     def take(self, addresses: npt.NDArray[np.uint64], fields: Sequence[Field]) -> Any:
         """The rows at these addresses of its table, with these of the base's columns, as one batch."""
-        from tiltyard.table.take import Taker
+        from tiltyard.table.take import kept_taker
 
-        read = dict.fromkeys((*(each.name for each in fields if each.name in self._present), self._some))
-        schema = pa.schema([self._wanted.stored.arrow.field(each.name) for each in fields])
-        found = Taker(self.snapshot, list(read)).rows_at_addresses(addresses)
-        whole = found.combine_chunks().to_batches() if isinstance(found, pa.Table) else [found]
-        if not whole:
-            return pa.RecordBatch.from_pylist([], schema)
-        (batch,) = whole
+        schema = self._wanted.arrow(fields)
+        read = tuple([each.name for each in fields if each.name in self._present]) or (self._some,)
+        batch = one_batch(kept_taker(self.snapshot, read).rows_that_live(addresses))
+        if len(read) == len(fields):
+            return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
         return _batch([self._column(batch, each, schema) for each in fields], schema, batch.num_rows)
 
     def _column(self, batch: Any, field: Field, schema: Any) -> Any:
@@ -207,6 +253,14 @@ def _as_base(snapshot: Snapshot, wanted: LogSchema) -> Snapshot:
     if schema.fields == theirs.fields:
         return snapshot
     return replace(snapshot, manifest=replace(snapshot.manifest, schema=schema))
+
+
+def one_batch(table: Any) -> Any:
+    """The rows of a table that lies in memory whole, as one batch."""
+    batches = table.to_batches()
+    if len(batches) == 1:
+        return batches[0]
+    return table.combine_chunks().to_batches()[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
 
 def _one(column: Any) -> Any:

@@ -13,12 +13,11 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from tiltyard.errors import CorruptFile, InvalidInput, TiltyardError, nearest
-from tiltyard.format.mem_wal import MemWalDetails
 from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.claim import INCARNATION
 from tiltyard.memwal.manifest import newest
-from tiltyard.table.apply.mem_wal import entry_of
+from tiltyard.memwal.seen import streaming
 from tiltyard.table.snapshot import Snapshot, open_latest
 
 _LIFE = re.compile(rb"[0-9a-f]{32}")
@@ -38,13 +37,12 @@ def of_this_life(base: Snapshot, manifests: Mapping[str, ShardManifest]) -> dict
     """Those shards that are this version's. Raises `CorruptFile` for a manifest that does not say so rightly:
     to leave its shard out would be to lose rows in silence.
     """
-    entry = entry_of(base.manifest)
-    if entry is None:
+    found = streaming(base)
+    if found is None:
         return {}
-    incarnation = MemWalDetails.of(entry).writer_defaults.get(INCARNATION)
     for shard_id, manifest in manifests.items():
         check_names(manifest, shard_id)
-    return {shard: manifest for shard, manifest in manifests.items() if lives(manifest, incarnation)}
+    return {shard: manifest for shard, manifest in manifests.items() if lives(manifest, found.incarnation)}
 
 
 def readable(

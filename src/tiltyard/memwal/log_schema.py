@@ -7,7 +7,8 @@ read right afterwards (MemWAL, sections 3.1 and 3.5).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +23,9 @@ from tiltyard.memwal.merge_functions import Functions
 TOMBSTONE = "_tombstone"
 FIELD_ID = b"lance:field_id"
 
+MAX_KEPT = 64
+"""Things that are kept with a log's schema."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogSchema:
@@ -35,11 +39,31 @@ class LogSchema:
     entry: Any
     key: tuple[str, ...]
     functions: Functions | None = None
+    _kept: dict[Any, Any] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
     @property
     def has_key(self) -> bool:
         """Whether rows have a key; without one nothing can be deleted."""
         return bool(self.key)
+
+    def is_as(self, other: LogSchema) -> bool:
+        """Whether rows of one are rows of the other as they are."""
+        return self.table.encode() == other.table.encode() or self.stored == other.stored
+
+    def kept(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What `make` gives, kept under a key with the schema: what is derived from it for each read."""
+        found = self._kept.get(key)
+        if found is None:
+            found = make()
+            if len(self._kept) >= MAX_KEPT:
+                self._kept.clear()
+            self._kept[key] = found
+        return found
+
+    def arrow(self, fields: Sequence[Field]) -> Any:
+        """The `pa.Schema` of some of the log's columns."""
+        names = tuple([each.name for each in fields])
+        return self.kept(names, lambda: pa.schema([self.stored.arrow.field(name) for name in names]))
 
 
 def log_schema(table: Schema, functions: Functions | None = None) -> LogSchema:

@@ -9,7 +9,7 @@ Invariant L1: a lookup gives what a scan with a filter on the keys gives (tests/
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,14 +22,16 @@ from tiltyard.errors import InvalidInput, ObjectNotFound, SchemaMismatch, Unsupp
 from tiltyard.expr.arrays import bools_of, plain
 from tiltyard.memwal.key_hash import is_hashed, key_hashes
 from tiltyard.memwal.keys import sortable
-from tiltyard.memwal.levels import MemoryLevel, SsTableLevel
+from tiltyard.memwal.levels import Level, MemoryLevel, SsTableLevel, one_batch
 from tiltyard.table.deletions import load_deletions, without_deleted
 from tiltyard.table.merge.join import KeyIndex
-from tiltyard.table.merge.key_filter import holds
+from tiltyard.table.merge.kept_keys import find_kept
+from tiltyard.table.merge.key_filter import holds, holds_one
 from tiltyard.table.merge.keys import resolve_key
 from tiltyard.table.merge.lookup import find_rows
-from tiltyard.table.projection import ColumnsLike, project
-from tiltyard.table.take import Taker
+from tiltyard.table.merge.sorted_keys import is_exact, key_words
+from tiltyard.table.projection import NOTHING_FOUND, ColumnsLike, Projection, project
+from tiltyard.table.take import kept_taker
 from tiltyard.table.unit_reader import batch_of, output_column
 
 if TYPE_CHECKING:
@@ -49,6 +51,9 @@ class Hits:
     codes: Ints
 
 
+NO_HITS = Hits(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Rows that were found in one source: a batch with the fields that were asked for, the source's
@@ -64,48 +69,119 @@ def found_rows(captured: Captured, keys: Sequence[Any], fields: Sequence[Field])
     """The rows of some keys (a plain array per key column, of its type), with these top-level fields of the
     base; of a key that is named twice once.
     """
-    index = KeyIndex(keys)
-    wanted = [each.take(pa.array(index.first_rows())) for each in keys]  # by code
-    open_codes = np.ones(index.distinct, np.bool_)
+    asked = _Asked(captured, keys)
     tombstone = captured.schema.stored.fields[-1]
+    read = (*fields, tombstone)
     if captured.schema.functions is not None:
         from tiltyard.memwal.merged import merged_rows
 
-        yield from merged_rows(captured, wanted, fields)
+        yield from merged_rows(captured, asked.columns(asked.open_codes()), fields)
         return
-    hashed = Hashes(wanted)
     for shard in captured.shards:
         for level in shard.levels:
-            codes = np.flatnonzero(open_codes)
+            codes = asked.open_codes()
             if not len(codes):
                 return
-            asked = wanted if len(codes) == len(open_codes) else [w.take(pa.array(codes)) for w in wanted]
-            if isinstance(level, MemoryLevel):
-                hits = in_memory(level, asked)
-            else:
-                hits = in_sstable(level, asked, hashed.of(codes))
+            hits = asked.in_level(level, codes)
             if not len(hits.codes):
                 continue
-            open_codes[codes[hits.codes]] = False
-            batch = level.take(hits.rows, (*fields, tombstone))
-            lives = ~bools_of(batch.column(batch.num_columns - 1))
-            if not lives.all():
-                batch = batch.filter(pa.array(lives))
+            asked.close(codes[hits.codes])
+            batch = level.take(hits.rows, read)
+            deletes = bools_of(batch.column(batch.num_columns - 1))
+            if deletes.any():
+                batch = batch.filter(pa.array(~deletes))
             if batch.num_rows:
                 yield Piece(batch, level.generation)
-    if open_codes.any():
-        yield from _of_base(captured, [each.filter(pa.array(open_codes)) for each in wanted], fields)
+    codes = asked.open_codes()
+    if len(codes):
+        yield from _of_base(captured, asked, codes, fields)
 
 
-def _of_base(captured: Captured, asked: Sequence[Any], fields: Sequence[Field]) -> Iterator[Piece]:
+def _of_base(captured: Captured, asked: _Asked, codes: Ints, fields: Sequence[Field]) -> Iterator[Piece]:
     base = captured.base
-    hits = find_rows(base, resolve_key(base.schema, captured.schema.key), KeyIndex(asked), asked)
-    if not len(hits.addresses):
+    key = captured.schema.kept("key", lambda: resolve_key(base.schema, captured.schema.key))
+    kept = find_kept(base, key, asked.words[codes])
+    columns = asked.columns(codes)
+    if kept is None:
+        addresses = find_rows(base, key, KeyIndex(columns), columns).addresses
+    else:
+        addresses = kept[1] if len(kept[1]) == 1 else np.unique(kept[1])  # two keys may have one word
+    if not len(addresses):
         return
-    names = [each.name for each in fields]
-    taken = Taker(base, names or list(captured.schema.key[:1])).rows_at_addresses(hits.addresses)
-    batch = taken.combine_chunks().to_batches()[0] if isinstance(taken, pa.Table) else taken
-    yield Piece(batch, 0, pa.array(hits.addresses))
+    names = [each.name for each in fields] or list(key.names[:1])
+    if kept is not None and not asked.is_exact:
+        names += [name for name in key.names if name not in names]
+    batch = one_batch(kept_taker(base, tuple(names)).rows_that_live(addresses))
+    if kept is not None and not asked.is_exact:
+        equal = KeyIndex(columns).find([plain(batch.column(name)) for name in key.names])[0]
+        if len(equal) < len(addresses):
+            batch, addresses = batch.take(pa.array(equal)), addresses[equal]
+    if len(addresses):
+        yield Piece(batch, 0, pa.array(addresses))
+
+
+class _Asked:
+    """The keys of a lookup, each once, by their codes; and which of them were not found yet."""
+
+    def __init__(self, captured: Captured, keys: Sequence[Any]) -> None:
+        self._columns = list(keys)
+        if len(keys[0]) != 1 or any(each.null_count for each in keys):
+            first = KeyIndex(keys).first_rows()  # keys with a null are not among them
+            self._columns = [each.take(pa.array(first)) for each in keys]
+        self._schema = captured.schema
+        self._open = np.arange(len(self._columns[0]))
+        self.is_exact = is_exact([each.type for each in keys])
+        """Whether rows that have a key's word have the key."""
+        self.words = key_words(self._columns)[0]
+        self._hashes = Hashes(self._columns)
+
+    def open_codes(self) -> Ints:
+        """The keys that were not found yet."""
+        return self._open
+
+    def close(self, codes: Ints) -> None:
+        """These were found."""
+        self._open = np.setdiff1d(self._open, codes, True) if len(codes) < len(self._open) else codes[:0]
+
+    def columns(self, codes: Ints) -> list[Any]:
+        """The key columns of some keys."""
+        if len(codes) == len(self.words):
+            return self._columns
+        return [each.take(pa.array(codes)) for each in self._columns]
+
+    def in_level(self, level: Level, codes: Ints) -> Hits:
+        """The newest rows of some keys in a level: by their words where those are kept."""
+        if isinstance(level, MemoryLevel):
+            if not level.is_as_written:
+                return in_memory(level, self.columns(codes))
+            positions, rows = level.last_rows(self.words[codes])
+        else:
+            kept = level.sorted_keys()
+            if kept is None:
+                hashed = self._hashes.of(codes)
+                if not len(_possible(level, len(codes), hashed)):
+                    return NO_HITS
+                kept = level.kept_keys()
+                if kept is None:
+                    return in_sstable(level, self.columns(codes), hashed)
+            positions, rows = kept.last(self.words[codes])
+        if not len(positions):
+            return NO_HITS
+        if len(positions) > 1:
+            order = np.argsort(rows, kind="stable")
+            positions, rows = positions[order], rows[order]
+        if not self.is_exact and not self._are_equal(level, rows, codes[positions]):
+            columns = self.columns(codes)
+            if isinstance(level, MemoryLevel):
+                return in_memory(level, columns)
+            return in_sstable(level, columns, self._hashes.of(codes))
+        return Hits(rows, positions)
+
+    def _are_equal(self, level: Level, rows: Any, codes: Ints) -> bool:
+        """Whether these rows have these keys: two may have one word."""
+        fields = [self._schema.stored.field((name,)) for name in self._schema.key]
+        batch = level.take(rows, fields)
+        return all(plain(batch.column(at)).equals(each) for at, each in enumerate(self.columns(codes)))
 
 
 class Lookup:
@@ -119,8 +195,8 @@ class Lookup:
             )
         self._captured = captured
         base = captured.base.schema
-        self._key = resolve_key(base, captured.schema.key)
-        self._projection = project(base, columns, nested_as_struct=True)
+        self._key = captured.schema.kept("key", lambda: resolve_key(base, captured.schema.key))
+        self._projection = projection_of(captured, columns, nested_as_struct=True)
         self._fields = tuple(base.field((each.name,)) for each in self._projection.fields)
 
     @property
@@ -166,6 +242,30 @@ def _typed(values: Any, field: Field) -> Any:
         return plain(array if array.type.equals(field.arrow_type) else array.cast(field.arrow_type))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError, OverflowError) as error:
         raise SchemaMismatch(f"keys of column {field.name!r} must be {field.arrow_type}: {error}") from error
+
+
+def projection_of(
+    captured: Captured,
+    columns: ColumnsLike,
+    *,
+    row_address: bool = False,
+    nested_as_struct: bool = False,
+    found: Mapping[str, Any] = NOTHING_FOUND,
+) -> Projection:
+    """`project` over the base's columns; what lists of names ask for is kept."""
+    schema = captured.base.schema
+
+    def made() -> Projection:
+        return project(
+            schema, columns, row_address=row_address, nested_as_struct=nested_as_struct, found=found
+        )
+
+    is_plain = columns is None or (isinstance(columns, list) and all(type(each) is str for each in columns))
+    if not is_plain:
+        return made()
+    asked = None if columns is None else tuple(columns)
+    kept: Projection = captured.schema.kept((asked, row_address, nested_as_struct, *found), made)
+    return kept
 
 
 def pruned(array: Any, kind: Any) -> Any:
@@ -215,7 +315,7 @@ def all_in_sstable(level: SsTableLevel, asked: Sequence[Any], hashed: Words | No
     """All living rows of the keys in an SSTable, by address."""
     possible = _possible(level, len(asked[0]), hashed)
     if not len(possible):
-        return Hits(np.empty(0, np.uint64), np.empty(0, np.int64))
+        return NO_HITS
     fewer = asked if len(possible) == len(asked[0]) else [each.take(pa.array(possible)) for each in asked]
     fragments = level.snapshot.fragments
     found = None
@@ -259,4 +359,6 @@ def _possible(level: SsTableLevel, rows: int, hashed: Words | None) -> Ints:
     bitmap = None if hashed is None else level.bloom()
     if bitmap is None or hashed is None:
         return np.arange(rows)
+    if rows == 1:
+        return np.arange(int(holds_one(bitmap, int(hashed[0]))))
     return np.flatnonzero(holds(bitmap, hashed))

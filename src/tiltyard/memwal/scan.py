@@ -16,14 +16,15 @@ import pyarrow as pa
 from tiltyard.errors import InvalidInput, UnsupportedFeature
 from tiltyard.expr.arrays import values_of
 from tiltyard.format.schema import Schema
-from tiltyard.memwal.lookup import found_rows, pruned
+from tiltyard.memwal.lookup import found_rows, projection_of, pruned
 from tiltyard.memwal.winners import Chosen
 from tiltyard.table.plan import DEFAULT_BATCH_ROWS
-from tiltyard.table.projection import ROW_ADDRESS, ColumnsLike, project, readable_schema
+from tiltyard.table.projection import ROW_ADDRESS, ColumnsLike, readable_schema
 from tiltyard.table.scan import Scan, ScanRequest
 from tiltyard.table.unit_reader import batch_of, output_column
 
 if TYPE_CHECKING:
+    from tiltyard.format.field import Field
     from tiltyard.memwal.capture import Captured
 
 GENERATION = "_memtable_gen"
@@ -60,9 +61,8 @@ class LsmScan:
         self._where, self._limit, self._offset = where, limit, offset
         self._batch_rows = batch_rows
         table = captured.base.schema
-        self._projection = project(
-            table, _with_generation(columns, table, generation), row_address=row_address, found=_PSEUDO
-        )
+        wanted = _with_generation(columns, table, generation)
+        self._projection = projection_of(captured, wanted, row_address=row_address, found=_PSEUDO)
         for name in self._projection.system:
             if name not in (GENERATION, ROW_ADDRESS):
                 raise UnsupportedFeature(
@@ -74,8 +74,10 @@ class LsmScan:
 
             self._predicate = bind_predicate(where, readable_schema(table, "", {}))
         tested = () if self._predicate is None else tuple(path[0] for path in self._predicate.paths)
-        names = dict.fromkeys((*(each.name for each in self._projection.fields), *tested))
-        self._fields = tuple(table.field((name,)) for name in names)
+        names = tuple(dict.fromkeys((*[each.name for each in self._projection.fields], *tested)))
+        self._fields: tuple[Field, ...] = captured.schema.kept(
+            ("fields", names), lambda: tuple([table.field((name,)) for name in names])
+        )
 
     @property
     def schema(self) -> Any:
@@ -118,9 +120,9 @@ class LsmScan:
     def _all(self) -> Iterator[Any]:
         if self._limit == 0:
             return
-        keys = self._keys_asked()
-        if keys is not None:
-            yield from self._of_keys(keys)
+        asked = self._keys_asked()
+        if asked is not None:
+            yield from self._of_keys(*asked)
             return
         winners = self.captured.winners
         for chosen in winners.levels:
@@ -128,8 +130,10 @@ class LsmScan:
                 yield from self._of_level(chosen)
         yield from self._of_base(winners.shadowed)
 
-    def _keys_asked(self) -> Any:
-        """The keys outside which no row passes the filter; None where it does not say, or they are many."""
+    def _keys_asked(self) -> tuple[Any, bool] | None:
+        """The keys outside which no row passes the filter, and whether all rows of theirs do; None where it
+        does not say, or they are many.
+        """
         key = self.captured.schema.key
         if self._predicate is None or len(key) != 1:
             return None
@@ -142,24 +146,33 @@ class LsmScan:
                 continue
             if 0 < len(part.values) <= MAX_KEYS:
                 kind = self.captured.base.schema.field((key[0],)).arrow_type
-                return pa.array(list(part.values), kind)
+                return pa.array(list(part.values), kind), part is asked and part.is_exact
         return None
 
-    def _of_keys(self, keys: Any) -> Iterator[Any]:
-        """The rows of these keys that pass the filter."""
+    def _of_keys(self, keys: Any, is_exact: bool) -> Iterator[Any]:
+        """The rows of these keys that pass the filter, as all do where it is exact."""
         from tiltyard.expr import mask
 
         for piece in found_rows(self.captured, [keys], self._fields):
-            passes = mask(self._predicate, piece.batch) if self._predicate is not None else None
-            if passes is None or not passes.any():
-                continue
-            kept = _where(piece.batch, passes)
-            rows = kept.num_rows
-            generation = pa.array(np.full(rows, piece.generation, np.uint64))
+            kept, addresses = piece.batch, piece.addresses
+            if not is_exact and self._predicate is not None:
+                passes = mask(self._predicate, piece.batch)
+                if not passes.any():
+                    continue
+                kept = _where(piece.batch, passes)
+                if addresses is not None:
+                    addresses = addresses.filter(pa.array(passes))
+            yield self._with_system(kept, piece.generation, addresses)
+
+    def _with_system(self, batch: Any, generation: int, addresses: Any = None) -> Any:
+        """The output of rows of one source, with the pseudo columns that are asked for."""
+        if not self._projection.system:
+            return self._output(batch, {})
+        rows = batch.num_rows
+        if addresses is None:
             addresses = pa.nulls(rows, pa.uint64())
-            if piece.addresses is not None:
-                addresses = piece.addresses.filter(pa.array(passes))
-            yield self._output(kept, {GENERATION: generation, ROW_ADDRESS: addresses})
+        generations = pa.array(np.full(rows, generation, np.uint64))
+        return self._output(batch, {GENERATION: generations, ROW_ADDRESS: addresses})
 
     def _of_level(self, chosen: Chosen) -> Iterator[Any]:
         start = 0
@@ -172,9 +185,7 @@ class LsmScan:
 
                 kept = _where(kept, mask(self._predicate, kept))
             if kept.num_rows:
-                rows = kept.num_rows
-                generation = pa.array(np.full(rows, chosen.level.generation, np.uint64))
-                yield self._output(kept, {GENERATION: generation, ROW_ADDRESS: pa.nulls(rows, pa.uint64())})
+                yield self._with_system(kept, chosen.level.generation)
 
     def _of_base(self, shadowed: npt.NDArray[np.uint64]) -> Iterator[Any]:
         request = ScanRequest(
@@ -190,10 +201,11 @@ class LsmScan:
                 kept = _where(batch, _absent(values_of(addresses), shadowed))
                 addresses = kept.column(kept.num_columns - 1)
             if kept.num_rows:
-                generation = pa.array(np.zeros(kept.num_rows, np.uint64))
-                yield self._output(kept, {GENERATION: generation, ROW_ADDRESS: addresses})
+                yield self._with_system(kept, 0, addresses)
 
     def _output(self, batch: Any, system: dict[str, Any]) -> Any:
+        if self._projection.direct and batch.schema.equals(self.schema, True):
+            return batch
         arrays = [batch.column(each.name) for each in self._projection.fields]
         arrays = [
             pruned(array, field.arrow_type)

@@ -18,6 +18,7 @@ from tiltyard.errors import InvalidInput, RowOutOfRange
 from tiltyard.file.column import extremes
 from tiltyard.format.flags import uses_stable_row_ids
 from tiltyard.format.fragment import Fragment
+from tiltyard.store.protocol import MIN_MAP_BYTES
 from tiltyard.table.deletions import load_deletions, physical_offsets, without_deleted
 from tiltyard.table.dictionaries import united
 from tiltyard.table.fragment_columns import FragmentColumns
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from tiltyard.table.snapshot import Snapshot
 
 FILES_KEPT = 64  # files that a taker keeps open
+TAKER_BYTES = 4096  # what a kept taker is accounted as
+FRAGMENT_BYTES = 16  # what it is accounted as for each fragment, besides the files that it keeps
 OFFSET_MASK = (1 << FRAGMENT_SHIFT) - 1
 Int64s = npt.NDArray[np.int64]
 
@@ -115,6 +118,24 @@ class Taker:
         positions, offsets = self._places(wanted)
         keep = self._live(positions, offsets)
         return self.rows_at_offsets(positions[keep], offsets[keep])
+
+    @tells_removed
+    def rows_that_live(self, addresses: npt.NDArray[np.uint64]) -> Any:
+        """The same for addresses that the caller has found to be those of live rows of this version."""
+        if not len(addresses):
+            return self._empty()
+        offsets = (addresses & OFFSET_MASK).astype(np.int64)
+        positions = np.zeros(len(addresses), np.int64)
+        if len(self._starts) > 1:
+            fragments = (addresses >> FRAGMENT_SHIFT).astype(np.int64)
+            ids = np.asarray(self.snapshot.fragments.ids)
+            if bool((ids[1:] < ids[:-1]).any()):
+                return self.rows_at_addresses(addresses)
+            positions = np.searchsorted(ids, fragments)
+        if len(addresses) == 1:
+            batch = self._read(int(positions[0]), offsets, self._numbers(positions, offsets))
+            return pa.Table.from_batches([batch], self.projection.schema)
+        return self.rows_at_offsets(positions, offsets)
 
     @tells_removed
     def rows_with_ids(self, ids: Any) -> Any:
@@ -272,6 +293,20 @@ class Taker:
 def take(snapshot: Snapshot, indices: Any, columns: ColumnsLike = None) -> Any:
     """Rows by number as a `pa.Table`; see `Taker.rows_at`."""
     return Taker(snapshot, columns).rows_at(indices)
+
+
+def kept_taker(snapshot: Snapshot, names: tuple[str, ...]) -> Taker:
+    """What takes these columns, kept in the session."""
+    cache = snapshot.session.cache
+    key = (snapshot.store.identity, snapshot.location.path, "taker", names)
+    known: tuple[Any, Taker] | None = cache.get(key)
+    if known is not None and known[0] is snapshot.manifest:
+        return known[1]
+    made = Taker(snapshot, names)
+    files = [file for each in snapshot.fragments[:FILES_KEPT] for file in each.files]
+    held = sum(min(each.size or MIN_MAP_BYTES, MIN_MAP_BYTES) for each in files)
+    cache.put(key, (snapshot.manifest, made), TAKER_BYTES + FRAGMENT_BYTES * len(made._starts) + held)
+    return made
 
 
 def row_numbers(indices: Any) -> Int64s:

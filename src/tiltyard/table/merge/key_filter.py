@@ -37,6 +37,7 @@ SALT = np.array(
     [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31],
     dtype=np.uint64,
 )
+SALTS = SALT.tolist()
 _LOW = np.uint64(0xFFFFFFFF)
 
 
@@ -104,6 +105,16 @@ def holds(bitmap: npt.NDArray[np.uint32], hashed: Words) -> npt.NDArray[np.bool_
     for bits in _bits(hashed):
         found &= (bitmap[bits >> 5] >> (bits & 31).astype(np.uint32)) & np.uint32(1) != 0
     return found
+
+
+def holds_one(bitmap: npt.NDArray[np.uint32], hashed: int) -> bool:
+    """The same for one key."""
+    block = (((hashed >> 32) * BLOCKS) >> 32) * WORDS_PER_BLOCK
+    low = hashed & 0xFFFFFFFF
+    return all(
+        int(word) >> ((low * salt & 0xFFFFFFFF) >> 27) & 1
+        for word, salt in zip(bitmap[block : block + WORDS_PER_BLOCK].tolist(), SALTS, strict=True)
+    )
 
 
 def _bits(hashed: Words) -> Iterator[npt.NDArray[np.int64]]:
