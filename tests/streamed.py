@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 import tiltyard.lance as lance
-from tiltyard.lance.mem_wal import CompactedSsTable
 from tiltyard.memwal.capture import capture
 from tiltyard.memwal.manifest import newest
 from tiltyard.memwal.scan import LsmScan
@@ -86,24 +82,3 @@ def live(path: Path, *writers: Any) -> Any:
     """The whole table as it is now, with these writers' memory, as a `pa.Table`."""
     dataset = lance.dataset(str(path))
     return LsmScan(capture(dataset._store, dataset._session, writers)).table()
-
-
-def drained(table: Any, shards: Sequence[str]) -> None:
-    """Put everything that these shards have published into the base, a generation after the other."""
-    for shard in shards:
-        dataset = lance.dataset(str(table.uri))
-        captured = capture(dataset._store, dataset._session)
-        (found,) = [each for each in captured.shards if each.shard_id == shard]
-        marked = CompactedSsTable(shard, max((each.generation for each in found.levels), default=0))
-        if not found.levels:
-            continue
-        alone = replace(captured, shards=(found,), _winners=[])
-        held = [level.keys() for level in found.levels]
-        gone = pa.table(
-            {"id": pa.concat_arrays([each.columns[0].filter(pa.array(each.deletes)) for each in held])}
-        )
-        kept = LsmScan(alone, generation=True).table().filter(pc.field("_memtable_gen") > 0)
-        kept = kept.drop_columns(["_memtable_gen"])
-        dataset.delete(f"id IN ({', '.join(map(str, [-1, *gone.column('id').to_pylist()]))})")
-        merge = dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-        merge.mark_sstables_as_compacted([marked]).execute(kept)

@@ -40,7 +40,7 @@ def table(tmp_path: Path) -> str:
 def test_shards_are_listed(table: str, capsys: Any, tmp_path: Path) -> None:
     assert main(["shard", "list", table]) == 0
     shown = capsys.readouterr().out
-    for told in (SHARD, OTHER_SHARD, "active", "rows published"):
+    for told in (SHARD, OTHER_SHARD, "active", "rows waiting", "by hand"):
         assert told in shown
     lance.write_dataset(rows([1]), str(tmp_path / "bare"))
     assert main(["shard", "list", str(tmp_path / "bare")]) == 0

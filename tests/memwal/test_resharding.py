@@ -19,7 +19,6 @@ from streamed import (
     OTHER_SHARD,
     SHARD,
     digest,
-    drained,
     keys,
     newest_manifest,
     rows,
@@ -42,7 +41,7 @@ from tiltyard.memwal.capture import capture
 from tiltyard.memwal.identity import ACTIVE_SPEC, DRAINING_SPEC, LAST_SPEC
 from tiltyard.memwal.identity import streamed as memwal_of
 from tiltyard.memwal.lookup import Lookup
-from tiltyard.memwal.resharding import BY_HAND, revise, tidy
+from tiltyard.memwal.resharding import BY_HAND, compacted, revise, tidy
 from tiltyard.memwal.routing import is_closed, manifests
 from tiltyard.memwal.scan import LsmScan
 from tiltyard.memwal.stream import ShardedWriter
@@ -54,10 +53,6 @@ from tiltyard.testing.faults import Crashed, Fault, FaultyStore, Plan, Rule
 BASE = {1: 0.0, 2: 0.0, 3: 0.0}
 EIGHT = {"bucket_column": "id", "num_buckets": 8}
 FOUR = {"bucket_column": "id", "num_buckets": 4}
-
-
-def drain(table: Any, shards: Any) -> None:
-    drained(lance.dataset(table._store.uri, session=lance.Session()), shards)
 
 
 def fresh(path: Path) -> Any:
@@ -106,7 +101,7 @@ def begun(path: Path, sharding: dict[str, Any] = FOUR) -> Any:
 
 def test_rows_go_to_the_new_shards_and_none_is_lost(path: Path) -> None:
     before = shards(path)
-    done = revise(fresh(path), drain, EIGHT)
+    done = revise(fresh(path), compacted, EIGHT)
     assert sorted(done.shards) == sorted(before)
     assert done.activated == 2
     assert "4 shards" in str(done)
@@ -131,7 +126,7 @@ def test_rows_go_to_the_new_shards_and_none_is_lost(path: Path) -> None:
 
 def test_no_id_of_a_spec_is_given_twice(path: Path) -> None:
     for number, sharding in enumerate((EIGHT, {"unsharded": True}, FOUR, EIGHT), 2):
-        assert revise(fresh(path), drain, sharding).activated == number
+        assert revise(fresh(path), compacted, sharding).activated == number
         with ShardedWriter(fresh(path)) as writer:
             writer.put(rows([50], float(number)))
         assert everything(path) == {**EXPECTED, 50: float(number)}
@@ -141,15 +136,15 @@ def test_no_id_of_a_spec_is_given_twice(path: Path) -> None:
 def test_ids_go_on_after_a_restore_that_has_forgotten_them(path: Path) -> None:
     """The shards of the spec that is gone are strays then, and their rows stay."""
     version = fresh(path).version
-    revise(fresh(path), drain, EIGHT)
+    revise(fresh(path), compacted, EIGHT)
     with ShardedWriter(fresh(path)) as writer:
         writer.put(rows([50], 3.0))
     dataset = fresh(path)
     dataset.checkout_version(version).restore()
     assert [each.spec_id for each in details(path).sharding_specs] == [1]
     assert everything(path)[50] == 3.0
-    assert len(tidy(fresh(path), drain).shards) >= 1
-    assert revise(fresh(path), drain, EIGHT).activated == 3
+    assert len(tidy(fresh(path), compacted).shards) >= 1
+    assert revise(fresh(path), compacted, EIGHT).activated == 3
     assert everything(path)[50] == 3.0
 
 
@@ -158,14 +153,14 @@ def test_shards_named_by_hand_are_drained_too(tmp_path: Path) -> None:
     for shard, key in ((SHARD, 10), (OTHER_SHARD, 11)):
         writer = ShardWriter.open(dataset, shard)
         writer.put(rows([key], 1.0))
-    revise(dataset, drain, EIGHT, to_the_end=False)
+    revise(dataset, compacted, EIGHT, to_the_end=False)
     noted = details(tmp_path / "t")
     assert [each.spec_id for each in noted.sharding_specs] == [0, 1]
     assert noted.sharding_specs[0] == BY_HAND
     assert noted.writer_defaults[DRAINING_SPEC] == "0"
     with pytest.raises(ShardingChanging):
         ShardWriter.open(dataset, SHARD)
-    assert tidy(dataset, drain).activated == 1
+    assert tidy(dataset, compacted).activated == 1
     with pytest.raises(WriterFenced):
         writer.put(rows([12], 1.0))
     with pytest.raises(ShardSpecMismatch):
@@ -219,7 +214,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_written(path: Path, n
     sharding, error, told = WRONG[name]
     before = digest(path)
     with pytest.raises(error, match=told):
-        revise(fresh(path), drain, sharding)
+        revise(fresh(path), compacted, sharding)
     assert digest(path) == before
 
 
@@ -229,7 +224,7 @@ def test_a_table_whose_log_cannot_be_read_stays_open(path: Path) -> None:
     entry.write_bytes(b"garbage")
     before = digest(path)
     with pytest.raises(CorruptFile, match="position 2"):
-        revise(fresh(path), drain, EIGHT)
+        revise(fresh(path), compacted, EIGHT)
     assert digest(path) == before
 
 
@@ -237,14 +232,14 @@ def test_a_table_that_is_not_streamed_into_has_no_sharding(tmp_path: Path) -> No
     dataset = lance.write_dataset(rows([1]), str(tmp_path / "t"))
     before = digest(tmp_path / "t")
     with pytest.raises(InvalidInput, match="not initialized"):
-        revise(dataset, drain, EIGHT)
-    assert not tidy(dataset, drain).shards
+        revise(dataset, compacted, EIGHT)
+    assert not tidy(dataset, compacted).shards
     assert digest(tmp_path / "t") == before
 
 
 def test_where_nothing_is_left_to_do_nothing_is_changed(path: Path) -> None:
     before = digest(path)
-    assert tidy(fresh(path), drain) == resharding.Tidied(())
+    assert tidy(fresh(path), compacted) == resharding.Tidied(())
     assert digest(path) == before
 
 
@@ -254,7 +249,7 @@ def test_where_nothing_is_left_to_do_nothing_is_changed(path: Path) -> None:
 def test_writers_are_told_to_come_back(path: Path) -> None:
     opened = ShardedWriter(fresh(path))
     opened.put(rows([20], 3.0))
-    revise(fresh(path), drain, EIGHT, to_the_end=False)
+    revise(fresh(path), compacted, EIGHT, to_the_end=False)
     with pytest.raises(ShardingChanging):
         ShardedWriter(fresh(path))
     with pytest.raises(ShardingChanging):
@@ -262,7 +257,7 @@ def test_writers_are_told_to_come_back(path: Path) -> None:
     opened.put(rows([20], 4.0))  # until its shard is taken over
     with pytest.raises(ShardingChanging):
         opened.put(rows(list(range(40)), 5.0))  # and it opens no other
-    tidy(fresh(path), drain)
+    tidy(fresh(path), compacted)
     with pytest.raises(WriterFenced):
         opened.put(rows([20], 6.0))
     found = everything(path)
@@ -277,14 +272,14 @@ def test_writers_are_told_to_come_back(path: Path) -> None:
 
 
 def test_who_asks_for_the_same_joins_and_for_another_waits(path: Path) -> None:
-    revise(fresh(path), drain, EIGHT, to_the_end=False)
+    revise(fresh(path), compacted, EIGHT, to_the_end=False)
     before = digest(path)
     with pytest.raises(ShardingChanging, match=r"into 8\) already, and unsharded was asked for"):
-        revise(fresh(path), drain, {"unsharded": True})
+        revise(fresh(path), compacted, {"unsharded": True})
     assert digest(path) == before
-    revise(fresh(path), drain, EIGHT, to_the_end=False)
+    revise(fresh(path), compacted, EIGHT, to_the_end=False)
     assert digest(path) == before
-    assert revise(fresh(path), drain, EIGHT).activated == 2
+    assert revise(fresh(path), compacted, EIGHT).activated == 2
 
 
 def test_readers_see_one_table_at_every_step(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,7 +296,7 @@ def test_readers_see_one_table_at_every_step(path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(resharding, "seal", watched(resharding.seal))
     monkeypatch.setattr(resharding, "commit", watched(resharding.commit))
-    revise(fresh(path), watched(drain), EIGHT)
+    revise(fresh(path), watched(compacted), EIGHT)
     assert len(seen) == 2 * (4 + 1 + 2)
     assert seen == [EXPECTED] * len(seen)
 
@@ -316,19 +311,19 @@ def test_a_table_is_not_opened_while_a_shard_is_not_in_the_base(path: Path) -> N
             revise(fresh(path), lambda table, ids: None, EIGHT)
     assert DRAINING_SPEC in details(path).writer_defaults
     assert everything(path) == EXPECTED
-    assert revise(fresh(path), drain, EIGHT).activated == 2
+    assert revise(fresh(path), compacted, EIGHT).activated == 2
 
 
 def test_a_shard_that_is_damaged_meanwhile_is_mended_and_the_rest_is_done(path: Path) -> None:
     from tiltyard.memwal.repair import repair
 
-    revise(fresh(path), drain, EIGHT, to_the_end=False)
+    revise(fresh(path), compacted, EIGHT, to_the_end=False)
     shard = next(iter(shards(path)))
     (path / layout.shard_dir(shard) / layout.entry_path(2)).write_bytes(b"garbage")
     with pytest.raises(CorruptFile):
-        tidy(fresh(path), drain)
+        tidy(fresh(path), compacted)
     assert repair(fresh(path)._snapshot, shard).steps
-    assert tidy(fresh(path), drain).activated == 2
+    assert tidy(fresh(path), compacted).activated == 2
 
 
 # -- strays -------------------------------------------------------------------------------------
@@ -354,12 +349,12 @@ def stray(path: Path, batch: Any, when: Callable[[], Any]) -> None:
 
 
 def test_a_stray_is_read_sealed_and_drained(path: Path) -> None:
-    stray(path, rows([21, 50], 8.0), lambda: revise(fresh(path), drain, EIGHT))
+    stray(path, rows([21, 50], 8.0), lambda: revise(fresh(path), compacted, EIGHT))
     assert newest_manifest(path).shard_spec_id == 1
     assert everything(path) == {**EXPECTED, 21: 8.0, 50: 8.0}
     with pytest.raises(ShardSpecMismatch):
         ShardWriter.open(fresh(path), SHARD, shard_spec_id=1)
-    done = tidy(fresh(path), drain)
+    done = tidy(fresh(path), compacted)
     assert done == resharding.Tidied((SHARD,))
     assert is_closed(newest_manifest(path))
     assert values(fresh(path).to_table()) == {**EXPECTED, 21: 8.0, 50: 8.0}
@@ -367,7 +362,7 @@ def test_a_stray_is_read_sealed_and_drained(path: Path) -> None:
 
 def test_of_a_key_in_a_stray_and_a_new_shard_the_new_one_counts(path: Path) -> None:
     def newer() -> None:
-        revise(fresh(path), drain, EIGHT)
+        revise(fresh(path), compacted, EIGHT)
         with ShardedWriter(fresh(path)) as writer:
             writer.put(rows([21], 9.0))
             writer.delete(keys([22]))
@@ -376,7 +371,7 @@ def test_of_a_key_in_a_stray_and_a_new_shard_the_new_one_counts(path: Path) -> N
     expected = {**EXPECTED, 21: 9.0, 50: 8.0}
     del expected[22]
     assert everything(path) == expected
-    tidy(fresh(path), drain)
+    tidy(fresh(path), compacted)
     assert everything(path) == expected
 
 
@@ -387,7 +382,7 @@ def test_our_writer_that_came_late_leaves_an_empty_shard(path: Path) -> None:
 
     def late(*arguments: Any) -> Any:
         patched.undo()
-        revise(fresh(path), drain, EIGHT)
+        revise(fresh(path), compacted, EIGHT)
         return real(*arguments)
 
     with pytest.MonkeyPatch.context() as patched:
@@ -395,7 +390,7 @@ def test_our_writer_that_came_late_leaves_an_empty_shard(path: Path) -> None:
         with pytest.raises(ShardingChanging):
             ShardWriter.open(fresh(path), SHARD)
     assert newest_manifest(path).shard_spec_id == 1
-    assert tidy(fresh(path), drain).shards == (SHARD,)
+    assert tidy(fresh(path), compacted).shards == (SHARD,)
     assert everything(path) == EXPECTED
 
 
@@ -419,7 +414,7 @@ def steps(template: Path, tmp_path_factory: pytest.TempPathFactory) -> int:
     """How many files a whole revision creates exclusively; each decides something."""
     path = shutil.copytree(template, tmp_path_factory.mktemp("counted") / "t")
     table = faulty(path)
-    revise(table, drain, EIGHT)
+    revise(table, compacted, EIGHT)
     return sum(call == "create" for call, _ in table._store.plan.trace)
 
 
@@ -432,13 +427,13 @@ def test_whoever_comes_next_finishes_what_stopped_anywhere(
     for at in range(part, steps + 1, 3):
         path = shutil.copytree(template, tmp_path / str(at))
         try:
-            revise(faulty(path, Rule(fault, "create", at)), drain, EIGHT)
+            revise(faulty(path, Rule(fault, "create", at)), compacted, EIGHT)
         except (Crashed, Exception):
             assert everything(path) == EXPECTED, at
         if details(path).writer_defaults[LAST_SPEC] == "1":  # it stopped before the first step
-            revise(fresh(path), drain, EIGHT)
+            revise(fresh(path), compacted, EIGHT)
         else:
-            tidy(fresh(path), drain)
+            tidy(fresh(path), compacted)
         assert [each.spec_id for each in details(path).sharding_specs] == [2], at
         assert everything(path) == EXPECTED, at
         assert values(fresh(path).to_table()) == EXPECTED, at
@@ -460,17 +455,11 @@ def test_two_maintainers_at_once_and_a_reader(path: Path) -> None:
         return thread
 
     def read() -> None:
-        while not stop.is_set():
+        while not stop.wait(0.02):
             assert everything(path) == EXPECTED
 
-    gate = threading.Lock()
-
-    def alone(table: Any, ids: Any) -> None:
-        with gate:  # this drain is not made for two at once
-            drain(table, ids)
-
     reader = act(read)
-    maintainers = [act(lambda: revise(fresh(path), alone, EIGHT)) for _ in range(2)]
+    maintainers = [act(lambda: revise(fresh(path), compacted, EIGHT)) for _ in range(2)]
     for each in maintainers:
         each.join()
     stop.set()
@@ -490,7 +479,7 @@ def test_specs_that_are_none_of_the_revision_stay(path: Path) -> None:
     assert resharding._committed(base, closed)
     with ShardedWriter(fresh(path)) as writer:
         writer.put(rows([20], 3.0))
-    assert revise(fresh(path), drain, EIGHT).activated == 6
+    assert revise(fresh(path), compacted, EIGHT).activated == 6
     assert [each.spec_id for each in details(path).sharding_specs] == [5, 6]
     with ShardedWriter(fresh(path)) as writer:
         writer.put(rows([21], 4.0))
@@ -514,8 +503,8 @@ def test_a_closed_table_without_an_active_spec_takes_no_writer(path: Path) -> No
 
 def test_a_sealed_shard_of_the_old_spec_is_no_shard_of_the_new(path: Path) -> None:
     """What sealed is, stays: also where the buckets come back to what they were."""
-    revise(fresh(path), drain, EIGHT)
-    revise(fresh(path), drain, FOUR)
+    revise(fresh(path), compacted, EIGHT)
+    revise(fresh(path), compacted, FOUR)
     for shard, manifest in shards(path).items():
         if manifest.shard_spec_id == 1:
             with pytest.raises((ShardSealed, ShardSpecMismatch)):

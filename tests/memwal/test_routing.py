@@ -11,11 +11,12 @@ import pyarrow as pa
 import pytest
 
 import tiltyard.lance as lance
-from streamed import KEY, OTHER_SHARD, SHARD, digest, drained, keys, live, rows, shard_dir, streamed, values
+from streamed import KEY, OTHER_SHARD, SHARD, digest, keys, live, rows, shard_dir, streamed, values
 from tiltyard.errors import InvalidInput, ShardSealed
 from tiltyard.format.shard_manifest import SEALED
 from tiltyard.memwal import layout
 from tiltyard.memwal.manifest import newest, update
+from tiltyard.memwal.resharding import compacted
 from tiltyard.memwal.routing import manifests, router_of, shard_name
 from tiltyard.memwal.sealing import seal, unseal
 from tiltyard.memwal.sharding import encode_value
@@ -144,7 +145,7 @@ def test_a_sealed_shard_is_passed_over_when_its_rows_are_in_the_base(tmp_path: P
     with pytest.raises(ShardSealed, match=first):
         ShardedWriter(dataset).put(rows([10], 2.0))
     assert digest(tmp_path / "t") == before
-    drained(dataset, [first])
+    compacted(dataset, [first])
     with ShardedWriter(dataset) as writer:
         writer.put(rows([10], 2.0))
         second = writer.writers[0].shard_id

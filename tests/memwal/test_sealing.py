@@ -15,7 +15,6 @@ from streamed import (
     OTHER_SHARD,
     SHARD,
     digest,
-    drained,
     keys,
     live,
     newest_manifest,
@@ -37,6 +36,7 @@ from tiltyard.errors import (
 from tiltyard.format.shard_manifest import ACTIVE, SEALED
 from tiltyard.memwal.claim import INCARNATION
 from tiltyard.memwal.manifest import update
+from tiltyard.memwal.resharding import compacted, revise
 from tiltyard.memwal.routing import is_closed
 from tiltyard.memwal.sealing import drop_shard, seal, unseal
 from tiltyard.memwal.stream import ShardedWriter
@@ -126,7 +126,7 @@ def test_what_is_no_shard_of_the_table_is_refused(dataset: Any, act: Callable[..
     with pytest.raises(InvalidInput, match="Invalid shard_id"):
         act(dataset, "x")
     assert digest(path_of(dataset)) == before
-    changed(dataset, field_entries=((INCARNATION, b"another"),))
+    changed(dataset, field_entries=((INCARNATION, b"0" * 32),))
     before = digest(path_of(dataset))
     with pytest.raises(ShardError, match="another table"):
         act(dataset, SHARD)
@@ -157,7 +157,7 @@ def test_a_shard_whose_successor_begins_meanwhile_is_sealed_again(
         writer.put(rows([10], 1.0))
         (first,) = [each.shard_id for each in writer.writers]
     seal(table, first)
-    drained(table, [first])
+    compacted(table, [first])
 
     def late(*arguments: Any) -> Any:
         monkeypatch.undo()
@@ -186,7 +186,7 @@ def test_a_drained_shard_is_dropped_and_its_manifest_stays(dataset: Any) -> None
         drop_shard(dataset, SHARD)
     assert told.value.rows == 5
     assert digest(path_of(dataset)) == before
-    drained(dataset, [SHARD])
+    compacted(dataset, [SHARD])
     done = drop_shard(dataset, SHARD)
     assert not done.lost
     assert "everything that it held is in the base" in str(done)
@@ -291,11 +291,9 @@ def test_of_many_that_seal_at_once_all_see_it_sealed(dataset: Any) -> None:
 
 
 def test_while_the_sharding_changes_nothing_is_unsealed(dataset: Any) -> None:
-    from tiltyard.memwal.resharding import revise
-
     written(dataset).abort()
     seal(dataset, SHARD)
-    revise(dataset, drained, {"unsharded": True}, to_the_end=False)
+    revise(dataset, compacted, {"unsharded": True}, to_the_end=False)
     before = digest(path_of(dataset))
     with pytest.raises(ShardingChanging):
         unseal(dataset, SHARD)

@@ -49,7 +49,8 @@ COMMANDS = (
         "dedupe", "tiltyard.cli.dedupe", "delete all rows but one of each key, or say how many there are"
     ),
     Command("catalog", "tiltyard.cli.catalog", "tables by name: list, check, repair, drop, undrop, rename"),
-    Command("shard", "tiltyard.cli.shard", "shards of a streamed table: list, check, repair"),
+    Command("shards", "tiltyard.cli.shards", "shards of a streamed table: owners, what is published, lag"),
+    Command("shard", "tiltyard.cli.shard", "a shard, or all: check, repair, seal, drop, revise, tail"),
     Command("probe", "tiltyard.cli.probe", "whether a place keeps the promises that tables need"),
     Command("demo", "tiltyard.cli.demo", "336,776 real flights: four writers at once, time travel, a filter"),
     Command("demo-writer", "tiltyard.cli.demo_writer"),

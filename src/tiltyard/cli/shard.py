@@ -1,5 +1,5 @@
-"""`tiltyard shard list|check|repair URI`: the shards of a streamed table, what is wrong with them, and
-mending their logs.
+"""`tiltyard shard ACTION URI`: what is wrong with the shards of a streamed table, mending their logs, closing
+them and opening them again, another sharding for the table, and what happens in them.
 
 `check` ends with status 1 when something is damaged.
 """
@@ -7,28 +7,42 @@ mending their logs.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from typing import TYPE_CHECKING, Any
 
 from tiltyard.cli import FAILED
-from tiltyard.cli.arguments import TABLE_HELP
-from tiltyard.cli.text_table import escaped, lines, terminal_width
+from tiltyard.cli.arguments import TABLE_HELP, positive_number
+from tiltyard.cli.shards import add_arguments, show
+from tiltyard.cli.text_table import escaped
+from tiltyard.errors import InvalidInput
 from tiltyard.table.wording import counted
 
 if TYPE_CHECKING:
+    from tiltyard.dataset import LanceDataset
+    from tiltyard.lake.tail import Change
     from tiltyard.table.snapshot import Snapshot
 
-_COLUMNS = ("shard", "spec", "epoch", "status", "generations", "rows published", "log replayed from")
+_ACTIONS = {
+    "list": "the shards, as `tiltyard shards` shows them",
+    "check": "what is wrong with the shards; changes nothing",
+    "repair": "put sentinels where a shard's log cannot be read, so that it opens again",
+    "seal": "take a shard over, publish what its log holds, and let nobody write there",
+    "unseal": "let writers open a sealed shard again",
+    "drop": "take a sealed shard, whose rows are all in the table, out of it",
+    "revise": "share rows out among shards in another way: seal the shards, compact them, begin new ones",
+    "tail": "what is put and deleted, as it becomes durable",
+}
+_OF_ONE = ("repair", "seal", "unseal", "drop")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    for name, told in (
-        ("list", "the shards, their owners' epochs and what is published"),
-        ("check", "what is wrong with the shards; changes nothing"),
-        ("repair", "put sentinels where a shard's log cannot be read, so that it opens again"),
-    ):
+    for name, told in _ACTIONS.items():
         action = actions.add_parser(name, help=told, description=told)
+        if name == "list":
+            add_arguments(action)
+            continue
         action.add_argument("uri", help=TABLE_HELP)
         if name == "check":
             action.add_argument("shard", nargs="?", help="one shard's id; all if not given")
@@ -37,67 +51,72 @@ def configure(parser: argparse.ArgumentParser) -> None:
                 action="store_true",
                 help="read all that was published, and compare it with its sums, its filters and key indices",
             )
-        if name == "repair":
+        if name in _OF_ONE:
             action.add_argument("shard", help="the shard's id")
+        if name in ("repair", "drop"):
             action.add_argument(
                 "--yes", action="store_true", help="do it; without, only say what it would do"
             )
+        if name == "drop":
+            action.add_argument(
+                "--discard-streamed",
+                action="store_true",
+                help="give up rows that are not in the table yet; seals the shard first",
+            )
+        if name == "revise":
+            _add_sharding(action)
+        if name == "tail":
+            _add_tail(action)
+
+
+def _add_sharding(action: argparse.ArgumentParser) -> None:
+    action.add_argument("--buckets", metavar="N", type=positive_number, help="so many shards, by a hash")
+    action.add_argument("--column", metavar="NAME", help="what is hashed (default: the key's first column)")
+    action.add_argument("--identity", metavar="NAME", help="a shard for each value of a column")
+    action.add_argument("--unsharded", action="store_true", help="one shard for all rows")
+    action.add_argument(
+        "--resume",
+        action="store_true",
+        help="finish a change that stopped half-way, and put away shards begun for an earlier sharding",
+    )
+
+
+def _add_tail(action: argparse.ArgumentParser) -> None:
+    action.add_argument(
+        "--after",
+        metavar="WHERE",
+        help="`published`, `end`, or where an earlier tail ended (JSON); everything if not given",
+    )
+    action.add_argument("--follow", action="store_true", help="wait for more, until Ctrl-C")
+    action.add_argument("--json", action="store_true", help="whole changes, a JSON object a line")
 
 
 def run(arguments: argparse.Namespace) -> int:
     from tiltyard.dataset import dataset
 
-    snapshot = dataset(arguments.uri)._snapshot
-    if arguments.action == "list":
-        return _list(snapshot)
-    if arguments.action == "check":
-        return _check(snapshot, arguments.shard, arguments.checksums)
-    return _repair(snapshot, arguments.shard, arguments.yes)
-
-
-def _list(snapshot: Snapshot) -> int:
-    import pyarrow as pa
-
-    from tiltyard.memwal import layout
-
-    root = snapshot.store.at(layout.ROOT)
-    shown = [_row(snapshot, shard_id) for shard_id in layout.shard_ids(root.list_names(""))]
-    if shown:
-        print("\n".join(lines(pa.Table.from_pylist(shown), terminal_width())))
-    else:
-        print("no shards")
+    found = dataset(arguments.uri)
+    action = arguments.action
+    if action == "list":
+        show(found._snapshot, arguments.json)
+        return 0
+    if action == "check":
+        return _check(found._snapshot, arguments.shard, arguments.checksums)
+    if action == "repair":
+        return _repair(found._snapshot, arguments.shard, arguments.yes)
+    if action == "drop":
+        return _drop(found, arguments)
+    if action == "tail":
+        return _tail(arguments)
+    if action == "revise":
+        print(escaped(str(_revised(found, arguments))))
+        return 0
+    if action == "seal":
+        found.seal_shard(arguments.shard)
+        print(f"shard {arguments.shard} is sealed; its log is published")
+        return 0
+    found.unseal_shard(arguments.shard)
+    print(f"shard {arguments.shard} takes writers")
     return 0
-
-
-def _row(snapshot: Snapshot, shard_id: str) -> dict[str, Any]:
-    """What `list` says of a shard."""
-    from tiltyard.errors import CorruptFile, StoreError
-    from tiltyard.format.shard_manifest import ACTIVE, SEALED
-    from tiltyard.memwal import layout
-    from tiltyard.memwal.life import of_this_life
-    from tiltyard.memwal.manifest import newest
-
-    try:
-        manifest = newest(snapshot.store.at(layout.shard_dir(shard_id)))
-        is_ours = manifest is not None and bool(of_this_life(snapshot, {shard_id: manifest}))
-    except (CorruptFile, StoreError):
-        return {**dict.fromkeys(_COLUMNS), "shard": shard_id, "status": "cannot be read: see `shard check`"}
-    if manifest is None:
-        return {**dict.fromkeys(_COLUMNS), "shard": shard_id, "status": "not claimed yet"}
-    status = {ACTIVE: "active", SEALED: "sealed"}.get(manifest.status, f"unknown ({manifest.status})")
-    if not is_ours:
-        status = "of an earlier table at this place"
-    rows = sum(each.physical_rows or 0 for each in manifest.sstables)
-    values = (
-        shard_id,
-        manifest.shard_spec_id,
-        manifest.writer_epoch,
-        status,
-        len(manifest.sstables),
-        rows,
-        manifest.replay_after + 1,
-    )
-    return dict(zip(_COLUMNS, values, strict=True))
 
 
 def _check(snapshot: Snapshot, shard: str | None, checksums: bool) -> int:
@@ -130,3 +149,77 @@ def _repair(snapshot: Snapshot, shard: str, is_meant: bool) -> int:
         else "the log can be read: nothing to do"
     )
     return 0
+
+
+def _drop(found: LanceDataset, arguments: argparse.Namespace) -> int:
+    if arguments.yes:
+        print(found.drop_shard(arguments.shard, discard_streamed=arguments.discard_streamed))
+        return 0
+    facts = {each.shard_id: each for each in found.mem_wal_shards()}.get(arguments.shard.lower())
+    if facts is None:
+        raise InvalidInput(f"{found.uri} has no shard {arguments.shard}")
+    entries = "1 log entry" if facts.log_entries == 1 else f"{facts.log_entries:,} log entries"
+    told = f"{counted(facts.waiting_rows, 'published row')} and {entries}"
+    print(f"shard {facts.shard_id} ({facts.status}): {told} are not in the table")
+    would_lose = facts.waiting_rows or facts.log_entries
+    print("nothing was changed: --yes drops it" + (", with --discard-streamed" if would_lose else ""))
+    return 0
+
+
+def _revised(found: LanceDataset, arguments: argparse.Namespace) -> Any:
+    asked = {
+        "--buckets": arguments.buckets,
+        "--identity": arguments.identity,
+        "--unsharded": arguments.unsharded,
+        "--resume": arguments.resume,
+    }
+    given = [name for name, value in asked.items() if value]
+    if len(given) != 1 or (arguments.column and given != ["--buckets"]):
+        raise InvalidInput(f"give one of {', '.join(asked)}, and --column with --buckets alone")
+    if arguments.resume:
+        return found.resume_sharding()
+    if arguments.unsharded:
+        return found.revise_sharding(unsharded=True)
+    if arguments.identity:
+        return found.revise_sharding(identity_column=arguments.identity)
+    key = [each.name for each in found._snapshot.schema.primary_key]
+    column = arguments.column or (key[0] if key else None)
+    if column is None:
+        raise InvalidInput("the table has no key: name the column that is hashed with --column")
+    return found.revise_sharding(bucket_column=column, num_buckets=arguments.buckets)
+
+
+def _tail(arguments: argparse.Namespace) -> int:
+    from tiltyard.lake import open_table
+
+    after = arguments.after
+    if after is not None and after.lstrip().startswith("{"):
+        try:
+            after = json.loads(after)
+        except ValueError as error:
+            raise InvalidInput(
+                f"--after takes `published`, `end` or a JSON object, found {after!r}"
+            ) from error
+    feed = open_table(arguments.uri).tail(after, follow=arguments.follow)
+    try:
+        for change in feed:
+            print(_changed(change) if arguments.json else escaped(_line(change)), flush=True)
+    finally:
+        print(f"--after '{json.dumps(feed.cursor)}'", file=sys.stderr)
+    return 0
+
+
+def _line(change: Change) -> str:
+    put, gone = change.upserts.num_rows, change.deletes.num_rows if change.key else 0
+    return f"{change.shard_id} {change.position} (epoch {change.epoch}): {put} put, {gone} deleted"
+
+
+def _changed(change: Change) -> str:
+    told = {
+        "shard": change.shard_id,
+        "position": change.position,
+        "epoch": change.epoch,
+        "put": change.upserts.to_pylist(),
+        "deleted": change.deletes.to_pylist() if change.key else [],
+    }
+    return json.dumps(told, default=str)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -433,28 +433,39 @@ def evaluate_sharding_spec(batch: Any, spec: ShardingSpec | Mapping[str, Any], s
     """
     rows = arguments.instance("batch", batch, pa.RecordBatch)
     names = {each.id(): each.name() for each in schema.fields()}
-    return evaluate(_spec_of(spec), rows, names)
+    return evaluate(spec_given(spec), rows, names)
 
 
-def _spec_of(spec: ShardingSpec | Mapping[str, Any]) -> wire.ShardingSpec:
+def spec_given(spec: ShardingSpec | Mapping[str, Any]) -> wire.ShardingSpec:
+    """A spec as the format has it. Raises `InvalidInput` for what is none."""
     if isinstance(spec, ShardingSpec):
         given = [vars(each) for each in spec.fields]
         spec_id = spec.spec_id
     else:
         told = arguments.mapping("spec", spec)
-        given = [arguments.mapping("a sharding field", each) for each in told.get("fields", ())]
-        spec_id = arguments.whole("spec_id", told.get("spec_id", 0))
+        fields = told.get("fields", ())
+        if isinstance(fields, (str, Mapping)) or not isinstance(fields, Iterable):
+            raise arguments.wrong("fields of a sharding spec", "a list of sharding fields", fields)
+        given = [
+            vars(each) if isinstance(each, ShardingField) else arguments.mapping("a sharding field", each)
+            for each in fields
+        ]
+        spec_id = told.get("spec_id", 0)
     return wire.ShardingSpec(
-        spec_id,
-        tuple(
-            wire.ShardingField(
-                arguments.text("field_id", each["field_id"]),
-                tuple(arguments.wholes("source_ids", each.get("source_ids", []))),
-                each.get("transform"),
-                each.get("expression"),
-                each.get("result_type", ""),
-                dict(each.get("parameters") or {}),
-            )
-            for each in given
-        ),
+        arguments.whole("spec_id", spec_id, 0, arguments.MAX_U32), tuple(map(_field_given, given))
+    )
+
+
+def _field_given(each: Mapping[str, Any]) -> wire.ShardingField:
+    parameters = arguments.mapping("parameters of a sharding field", each.get("parameters") or {})
+    return wire.ShardingField(
+        arguments.text("field_id", each.get("field_id")),
+        tuple(arguments.wholes("source_ids", each.get("source_ids", []))),
+        arguments.maybe_text("transform", each.get("transform")),
+        arguments.maybe_text("expression", each.get("expression")),
+        arguments.text("result_type", each.get("result_type", "")),
+        {
+            arguments.text("a parameter", n): arguments.text(f"parameter {n!r}", t)
+            for n, t in parameters.items()
+        },
     )

@@ -11,7 +11,10 @@ from tiltyard.errors import InvalidInput
 from tiltyard.table.snapshot import open_latest
 
 if TYPE_CHECKING:
-    from tiltyard.dataset.mem_wal import ShardWriter
+    from tiltyard.dataset.mem_wal import ShardingSpec, ShardWriter
+    from tiltyard.memwal.overview import ShardFacts
+    from tiltyard.memwal.resharding import Tidied
+    from tiltyard.memwal.sealing import Dropped
 
 HNSW_SETTINGS = ("num_edges", "ef_construction", "max_level")
 
@@ -136,6 +139,82 @@ class StreamFace(Handle):
             backpressure_log_interval_ms=backpressure_log_interval_ms,
             stats_log_interval_ms=stats_log_interval_ms,
         )
+
+    # -- shards ----------------------------------------------------------------------------------
+
+    def mem_wal_shards(self) -> list[ShardFacts]:
+        """The shards as they are now, by id: owners' epochs, what is published, what waits, how long."""
+        from tiltyard.memwal.overview import shard_facts
+
+        return shard_facts(self._snapshot)
+
+    def revise_sharding(
+        self,
+        *,
+        bucket_column: str | None = None,
+        num_buckets: int | None = None,
+        identity_column: str | None = None,
+        unsharded: bool = False,
+        spec: ShardingSpec | Mapping[str, Any] | None = None,
+    ) -> Tidied:
+        """Share rows out among shards in another way from now on: arguments as of `initialize_mem_wal`, or a
+        `ShardingSpec`, whose id does not count.
+
+        While it runs nobody can open a writer (`ShardingChanging`), and open ones are fenced; the shards are
+        published, sealed and compacted into the table, then the new sharding is in force. Where it stops, it
+        is finished by calling it again, or by `resume_sharding`, in any process. Raises, before anything is
+        changed, `InvalidInput`, `FieldNotFound` and `UnsupportedFeature` for a sharding that the table cannot
+        have or has already, `ShardingChanging` while it is changed to another one, `CorruptFile` for a shard
+        whose log cannot be read.
+        """
+        from tiltyard.dataset.mem_wal import spec_given
+        from tiltyard.memwal.resharding import compacted, revise
+
+        given = {
+            "bucket_column": bucket_column,
+            "num_buckets": num_buckets,
+            "identity_column": identity_column,
+            "unsharded": arguments.flag("unsharded", unsharded),
+        }
+        if spec is not None and any(value not in (None, False) for value in given.values()):
+            raise InvalidInput("a sharding is given as a spec or by arguments, not both")
+        done = revise(self, compacted, given if spec is None else spec_given(spec))
+        self._move(open_latest(self._store, self._session))
+        return done
+
+    def resume_sharding(self) -> Tidied:
+        """Finish a change of the sharding that stopped half-way, and put away shards of earlier shardings
+        that others have begun since; nothing where there is neither.
+        """
+        from tiltyard.memwal.resharding import compacted, tidy
+
+        done = tidy(self, compacted)
+        self._move(open_latest(self._store, self._session))
+        return done
+
+    def seal_shard(self, shard_id: str) -> None:
+        """Take a shard over, publish what its log holds, and let nobody write there; see `memwal.sealing`."""
+        from tiltyard.memwal.sealing import seal
+
+        seal(self, shard_id)
+
+    def unseal_shard(self, shard_id: str) -> None:
+        """Let writers open a sealed shard again. Raises `ShardSpecMismatch` for one of an earlier sharding,
+        and `InvalidInput` where another shard has its rows since.
+        """
+        from tiltyard.memwal.sealing import unseal
+
+        unseal(self, shard_id)
+
+    def drop_shard(self, shard_id: str, *, discard_streamed: bool = False) -> Dropped:
+        """Take a sealed shard, all of whose rows are in the base, out of the table. `discard_streamed`: seal
+        it first where it is not, and give up rows that are not in the base; the answer says how many.
+
+        Raises, changing nothing, `ShardError` for a shard that is not sealed, `UndrainedRows`.
+        """
+        from tiltyard.memwal.sealing import drop_shard
+
+        return drop_shard(self, shard_id, discard=arguments.flag("discard_streamed", discard_streamed))
 
 
 def _hnsw(params: Mapping[str, Mapping[str, int]] | None) -> dict[str, Any]:

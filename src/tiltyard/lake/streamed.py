@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tiltyard.dataset import arguments
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tiltyard.lake.streaming import Stream
     from tiltyard.lake.tail import Tail
     from tiltyard.memwal.draining import Drained
+    from tiltyard.memwal.overview import ShardFacts, Sharding
+    from tiltyard.memwal.resharding import Tidied
 
 
 class Streamed:
@@ -48,16 +50,19 @@ class Streamed:
         *,
         shards: int | None = None,
         merge: Mapping[str, str] | None = None,
+        only: Iterable[Any] | None = None,
         set_shards_aside: bool = False,
         drain_every: Any = None,
         **options: Any,
     ) -> Stream:
         """Write rows one after the other, each durable when its call returns: upserts and deletes by key.
 
-        The first stream settles how rows are shared out: `shards`, by the hash of the key; None is one. A
-        shard has one writer: a stream that meets rows of it takes it over from the one before, whose next
-        call raises `WriterFenced`. `options`: settings as for `LanceDataset.mem_wal_writer`. What is streamed
-        is seen by `live()`, and by `scan` once it was compacted into the table.
+        The first stream settles how rows are shared out: `shards`, by the hash of the key; None is one;
+        `reshard` changes it. A shard has one writer: a stream that meets rows of it takes it over from the
+        one before, whose next call raises `WriterFenced`. `only`: the shards that this stream is for, as
+        `shard_of` names them; rows of others are refused, so that processes which share a table out do not
+        take shards from each other. `options`: settings as for `LanceDataset.mem_wal_writer`. What is
+        streamed is seen by `live()`, and by `scan` once it was compacted into the table.
 
         The first stream also settles `merge`: for each column outside the key how the values of rows with one
         key become one (`last`, `first`, `sum`, `min`, `max`, `keep_non_null`); None: the newest row counts.
@@ -67,13 +72,13 @@ class Streamed:
         stream does it a last time. Without it `drain`, `maintain` or `tiltyard maintain` do that.
 
         `set_shards_aside`: where an earlier table of this place left shards, put them away. Raises, before
-        anything is changed, `InvalidInput` for settings that there are not, and `UnsupportedFeature` for keys
-        and columns that cannot be streamed.
+        anything is changed, `InvalidInput` for settings that there are not, `UnsupportedFeature` for keys and
+        columns that cannot be streamed, and `ShardingChanging` during a `reshard`: try again when it is done.
         """
         from tiltyard.lake.streaming import open_stream
 
         self._check_writable("stream")
-        return open_stream(self._ds, shards, merge, set_shards_aside, drain_every, options)
+        return open_stream(self._ds, shards, merge, only, set_shards_aside, drain_every, options)
 
     @property
     def merge_functions(self) -> dict[str, str] | None:
@@ -83,6 +88,46 @@ class Streamed:
         snapshot = self._ds._snapshot
         found = merge_functions(snapshot)
         return None if found is None else found.named(snapshot.schema)
+
+    # -- shards ----------------------------------------------------------------------------------
+
+    @property
+    def sharding(self) -> Sharding | None:
+        """How streamed rows are shared out; None for a table that nobody has streamed into."""
+        from tiltyard.memwal.overview import sharding_of
+
+        return sharding_of(self._ds._snapshot)
+
+    @plain
+    def shard_of(self, keys: Any) -> Any:
+        """Which shard the rows of some keys go to: a `pa.Array` of a value for each key, in their order, such
+        as `stream(only=...)` takes. Keys as `live().lookup` takes them. With `shards=N` these are numbers
+        below N, the same in every process, whether the shard was begun or not.
+        """
+        from tiltyard.lake.sharded import shards_of_keys
+
+        return shards_of_keys(self._ds, keys)
+
+    @plain
+    def shards(self) -> list[ShardFacts]:
+        """The shards that were begun, by id: owners' epochs, what is published, what waits, how long."""
+        return self._ds.mem_wal_shards()
+
+    @plain
+    def reshard(self, shards: int | None = None, *, by: str | None = None) -> Tidied:
+        """Share rows out among another number of shards from now on, by the hash of column `by` (default: the
+        key's first). Without `shards`: finish a change that stopped half-way.
+
+        Streams that are open are fenced, their rows kept, and new ones raise `ShardingChanging` until it is
+        done; readers see one table throughout. It may be called again, by anybody, after any error. Raises,
+        before anything is changed, `InvalidInput` for what cannot be or is so already.
+        """
+        from tiltyard.lake.sharded import reshard
+
+        self._check_writable("reshard")
+        return reshard(self._ds, shards, by)
+
+    # -- reading ---------------------------------------------------------------------------------
 
     @plain
     def drain(self, *, take_over: bool = False) -> Drained:

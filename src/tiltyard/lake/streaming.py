@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -77,10 +77,16 @@ class Stream:
     that opened it.
     """
 
-    def __init__(self, ds: LanceDataset, options: Mapping[str, Any], drain_every: float | None) -> None:
+    def __init__(
+        self,
+        ds: LanceDataset,
+        options: Mapping[str, Any],
+        only: Iterable[Any] | None,
+        drain_every: float | None,
+    ) -> None:
         """Use `Table.stream`."""
         self._ds = ds
-        self._writer = ShardedWriter(ds, **options)
+        self._writer = ShardedWriter(ds, only=only, **options)
         self._keeper: Keeper | None = None
         self._process = runtime.process_id()
         if drain_every is not None:
@@ -283,11 +289,14 @@ def open_stream(
     ds: LanceDataset,
     shards: int | None,
     merge: Mapping[str, str] | None,
+    only: Iterable[Any] | None,
     set_shards_aside: bool,
     drain_every: Any,
     options: Mapping[str, Any],
 ) -> Stream:
     """A stream into a table, which is made one that can be streamed into if it is not yet."""
+    if only is not None and (isinstance(only, (str, bytes)) or not isinstance(only, Iterable)):
+        raise arguments.wrong("only", "some shards as shard_of names them, such as [0, 2]", only)
     if shards is not None:
         shards = arguments.whole("shards", shards, 1, MAX_BUCKETS)
     aside = arguments.flag("set_shards_aside", set_shards_aside)
@@ -300,7 +309,7 @@ def open_stream(
         _begin(ds, shards, functions, aside)
     _check_shards(ds, shards)
     _check_merge(ds, functions)
-    return Stream(ds, options, interval)
+    return Stream(ds, options, only, interval)
 
 
 def _interval(drain_every: Any) -> float:
@@ -350,7 +359,8 @@ def _check_shards(ds: LanceDataset, shards: int | None) -> None:
     else:
         told = "has one shard" if _is_whole(fields) else "has a shard for each value of a column"
     raise InvalidInput(
-        f"{ds.uri} {told}, since it was first streamed into, and shards={shards} was asked for: leave it out"
+        f"{ds.uri} {told}, since it was first streamed into, and shards={shards} was asked for: leave it "
+        f"out, or change the table with reshard({shards})"
     )
 
 

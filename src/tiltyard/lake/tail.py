@@ -2,8 +2,8 @@
 
 A change is one log entry: what one put, or several that were put together, brought to one shard. It is given
 when it is durable, once, in the order of its shard's log; between shards there is no order, and none is
-needed, since all rows of a key are in one. Where a feed stands is its `cursor`, a dict of plain values: a
-feed that begins after it goes on with the next change.
+needed, since all rows of a key are in one; where the sharding was changed, in one after the other. Where a
+feed stands is its `cursor`, a dict of plain values: a feed that begins after it goes on with the next change.
 """
 
 from __future__ import annotations
@@ -143,7 +143,9 @@ class Tail:
         """What is in the logs now."""
         base, shards = shards_of(self._ds._store, self._ds._session)
         schema = log_schema(base.schema, merge_functions(base))
-        for shard_id in sorted({*shards, *self._followers}):
+        # Shards of an earlier sharding end before those of a later one begin: first what came first.
+        specs = {shard_id: manifest.shard_spec_id for shard_id, manifest in shards.items()}
+        for shard_id in sorted({*shards, *self._followers}, key=lambda each: (specs.get(each, 0), each)):
             follower = self._followers.get(shard_id)
             if follower is None:
                 follower = self._followers[shard_id] = Follower(self._shard(shard_id))

@@ -4,7 +4,6 @@ published, and, if asked for, what stands in the logs of shards that nobody has 
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from tiltyard.memwal.life import shards_of
 from tiltyard.memwal.owner import Streamable, take_over_to_empty
 from tiltyard.memwal.publishing import publish_generation
 from tiltyard.memwal.replay import is_published
-from tiltyard.memwal.resharding import tidy
+from tiltyard.memwal.resharding import compacted, tidy
 from tiltyard.memwal.routing import is_closed
 from tiltyard.memwal.stream import open_writers
 from tiltyard.memwal.wal import positions, read_entry
@@ -81,17 +80,11 @@ def drain(table: Streamable, *, take_over: bool = False) -> Drained:
         for shard_id, manifest in shards.items():
             if shard_id not in open_here and not is_closed(manifest) and _logs_rows(store, manifest):
                 _emptied(table, shard_id)
-    tidy(table, compacted_into)
+    tidy(table, compacted)
     done = compact_streams(store, session)
     for error in done.problems.values():
         raise error
     return Drained(done, undrained(*shards_of(store, session)))
-
-
-def compacted_into(table: Streamable, shards: Collection[str]) -> None:
-    """Compact some shards; raises what kept one of them from being compacted."""
-    for error in compact_streams(table._store, table._session, shards=shards).problems.values():
-        raise error
 
 
 def _logs_rows(store: Store, manifest: ShardManifest) -> bool:

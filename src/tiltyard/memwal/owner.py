@@ -153,7 +153,8 @@ def rehearse(base: Snapshot, manifest: ShardManifest) -> None:
     check_key_types(base.schema)
     maintained(base, found.details)
     shard = base.store.at(layout.shard_dir(manifest.shard_id))
-    _replayed(shard, log_schema(base.schema), writer_config(found.details.writer_defaults, {}), manifest)
+    schema = log_schema(base.schema, functions_of(found.details.writer_defaults))
+    _replayed(shard, schema, writer_config(found.details.writer_defaults, {}), manifest)
 
 
 def _check_unchanged(table: Streamable, entry_uuid: str, spec_id: int) -> None:

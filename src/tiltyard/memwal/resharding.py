@@ -33,6 +33,7 @@ from tiltyard.format.operations import CreateIndex
 from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.format.transaction import Transaction
 from tiltyard.memwal import layout
+from tiltyard.memwal.compaction import compact_streams
 from tiltyard.memwal.identity import ACTIVE_SPEC, DRAINING_SPEC, LAST_SPEC, Streamed, streamed
 from tiltyard.memwal.initialise import wanted_sharding
 from tiltyard.memwal.life import of_this_life, shards_of
@@ -86,6 +87,14 @@ def revise(
     """
     _begin(table, sharding)
     return tidy(table, drain) if to_the_end else Tidied(())
+
+
+def compacted(table: Streamable, shards: Sequence[str]) -> None:
+    """The usual `Drain`. Raises what kept one of the shards from being compacted."""
+    done = compact_streams(table._store, table._session, shards=shards)
+    for shard_id in shards:
+        if shard_id in done.problems:
+            raise done.problems[shard_id]
 
 
 # -- step 1 -------------------------------------------------------------------------------------

@@ -20,7 +20,15 @@ from tiltyard.format.shard_manifest import ACTIVE, SEALED, ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.life import lives
 from tiltyard.memwal.manifest import newest
-from tiltyard.memwal.sharding import UNSHARDED, encode_value, evaluate
+from tiltyard.memwal.sharding import (
+    BUCKET,
+    IDENTITY,
+    UNSHARDED,
+    decode_value,
+    encode_value,
+    evaluate,
+    num_buckets,
+)
 
 if TYPE_CHECKING:
     from tiltyard.format.schema import Schema
@@ -45,6 +53,8 @@ class Router:
     spec: ShardingSpec | None
     columns: Mapping[int, str]
     """Column names by field id."""
+    types: Mapping[int, Any]
+    """Arrow types of the columns, by field id."""
 
     def parts(self, batch: Any) -> Iterator[tuple[Value, Any]]:
         """The rows of a batch by shard: what they have in common, and they, in their order.
@@ -54,18 +64,60 @@ class Router:
         if self.is_constant:
             yield self._constant(), batch
             return
-        assert self.spec is not None
+        codes, distinct = _codes(self.values(batch))
+        for code in range(len(distinct)):
+            rows = codes == code
+            value = self._encoded(distinct.slice(code, 1))
+            yield value, batch if rows.all() else batch.filter(pa.array(rows))
+
+    def values(self, batch: Any) -> Any:
+        """Which shard each row goes to, by its sharding value: a `pa.Array`; of a bucket sharding the number
+        of the bucket. Raises `InvalidInput` where shards are named by hand.
+        """
+        if self.spec is None:
+            raise InvalidInput("the table's shards are named by hand: no row belongs to one by its values")
         values = evaluate(self.spec, batch, self.columns)
         if values.num_columns != 1:
             raise UnsupportedFeature("rows are shared out by specs of one field, found several")
-        column = values.column(0)
-        codes, distinct = _codes(column)
-        field = self.spec.fields[0].field_id
-        for code in range(len(distinct)):
-            encoded = encode_value(distinct.slice(code, 1))
-            value = () if encoded is None else ((field, encoded),)
-            rows = codes == code
-            yield value, batch if rows.all() else batch.filter(pa.array(rows))
+        return values.column(0)
+
+    def value_of(self, shown: Any) -> Value:
+        """A sharding value from what `values` gives of a row. Raises `InvalidInput` where no row has it."""
+        if self.spec is None:
+            raise InvalidInput("the table's shards are named by hand: open a writer of each by its id")
+        (field,) = self.spec.fields
+        kind = self._kind
+        count = num_buckets(field) if field.transform == BUCKET else 1
+        is_number = isinstance(shown, int) and not isinstance(shown, bool)
+        if field.transform != IDENTITY and not (is_number and 0 <= shown < count):
+            raise InvalidInput(
+                f"the table has the shards 0 to {count - 1}, found {shown!r}; shard_of tells which ones rows "
+                "go to"
+            )
+        try:
+            return self._encoded(pa.array([shown], kind))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+            raise InvalidInput(f"the table has a shard for each {kind}, found {shown!r}") from error
+
+    def shown(self, value: Value) -> Any:
+        """A sharding value as `values` gives it: a number, text or boolean; None for null, and for one that
+        is not of this spec.
+        """
+        if self.spec is None or not value or value[0][0] != self.spec.fields[0].field_id:
+            return None
+        return decode_value(value[0][1], self._kind)[0].as_py()
+
+    @property
+    def _kind(self) -> Any:
+        assert self.spec is not None
+        (field,) = self.spec.fields
+        return self.types[field.source_ids[0]] if field.transform == IDENTITY else pa.int32()
+
+    def _encoded(self, one: Any) -> Value:
+        """A value from an array of it."""
+        assert self.spec is not None
+        encoded = encode_value(one)
+        return () if encoded is None else ((self.spec.fields[0].field_id, encoded),)
 
     @property
     def is_constant(self) -> bool:
@@ -85,16 +137,21 @@ class Router:
             return
         for value, rows in self.parts(batch):
             if value != own:
+                theirs, its = self.shown(value), self.shown(own)
                 raise InvalidInput(
                     f"{rows.num_rows} of {batch.num_rows} rows belong to another shard than "
-                    f"{manifest.shard_id}: their sharding value is {_shown(value)}, its is {_shown(own)}. "
+                    f"{manifest.shard_id}: their sharding value is {theirs!r}, its is {its!r}. "
                     "Nothing was written; a stream over the whole table sends each row to its shard"
                 )
 
 
 def router_of(spec: ShardingSpec | None, schema: Schema) -> Router:
     """The router of a table's spec."""
-    return Router(spec, {each.id: each.name for each in schema.fields})
+    return Router(
+        spec,
+        {each.id: each.name for each in schema.fields},
+        {each.id: each.arrow_type for each in schema.fields},
+    )
 
 
 def shard_of(
@@ -194,7 +251,3 @@ def _codes(column: Any) -> tuple[Any, Any]:
     """Numbers of the distinct values per row, and the values in the order in which they come."""
     encoded = column.dictionary_encode(null_encoding="encode")
     return np.asarray(encoded.indices), encoded.dictionary
-
-
-def _shown(value: Value) -> str:
-    return ", ".join(f"{name}={octets.hex()}" for name, octets in value) or "null"

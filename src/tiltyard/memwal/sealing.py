@@ -35,7 +35,7 @@ from tiltyard.memwal import layout
 from tiltyard.memwal.claim import INCARNATION
 from tiltyard.memwal.ending import Undrained, undrained
 from tiltyard.memwal.identity import Streamed, streamed
-from tiltyard.memwal.life import lives, of_this_life
+from tiltyard.memwal.life import check_names, lives, of_this_life
 from tiltyard.memwal.manifest import newest, update
 from tiltyard.memwal.owner import Owned, Streamable, no_shard, take_over_to_empty
 from tiltyard.memwal.publishing import publish_generation
@@ -63,7 +63,7 @@ def seal(table: Streamable, shard_id: str) -> ShardManifest:
         found = newest(shard)
         if found is None:
             raise no_shard(base, shard_id)
-        _check_life(streamed(base), found)
+        _check_life(streamed(base), found, shard_id)
         if is_closed(found):
             return found
         try:
@@ -137,7 +137,7 @@ def _checked_to_unseal(table: Streamable, shard_id: str) -> tuple[Store, ShardMa
     if found is None:
         raise no_shard(base, shard_id)
     memwal = streamed(base)
-    _check_life(memwal, found)
+    _check_life(memwal, found, shard_id)
     if found.status not in (ACTIVE, SEALED):
         raise UnsupportedFeature(f"shard {shard_id} has status {found.status}, which is not known")
     spec = memwal.spec
@@ -200,7 +200,7 @@ def drop_shard(table: Streamable, shard_id: str, *, discard: bool = False) -> Dr
     found = newest(shard)
     if found is None:
         raise no_shard(base, shard_id)
-    _check_life(streamed(base), found)
+    _check_life(streamed(base), found, shard_id)
     if not is_closed(found):
         if not discard:
             raise ShardError(
@@ -226,8 +226,9 @@ def drop_shard(table: Streamable, shard_id: str, *, discard: bool = False) -> Dr
     return Dropped(shard_id, lost, update(shard, found, emptied))
 
 
-def _check_life(memwal: Streamed, found: ShardManifest) -> None:
-    """Refuse a shard that an earlier table left."""
+def _check_life(memwal: Streamed, found: ShardManifest, shard_id: str) -> None:
+    """Refuse a shard that an earlier table left, or that does not say rightly whose it is."""
+    check_names(found, shard_id)
     incarnation = memwal.details.writer_defaults.get(INCARNATION)
     if not lives(found, incarnation):
         raise ShardError(

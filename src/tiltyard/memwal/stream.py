@@ -7,7 +7,7 @@ others may be in. Rows of one key always go to one shard, so that for each key t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 MAX_OPENS = 8
 """How often a shard is claimed that other streams claim at the same moment."""
 
+MAX_SHOWN = 8
+"""How many shards an error names."""
+
 
 def open_writers(store: Store, session: Session) -> list[ShardWriter]:
     """The writers of a table's shards that are open in this process and of use, by shard."""
@@ -56,10 +59,11 @@ class ShardedWriter:
     """Writers of a table's shards, opened as rows come. Safe to share among threads. Close it, or use it as a
     block.
 
-    `options`: settings of each `ShardWriter`.
+    `only`: the shards that it may write to, by their values as `Router.values` tells them; None for all. Rows
+    of others are refused. `options`: settings of each `ShardWriter`.
     """
 
-    def __init__(self, table: Streamable, **options: Any) -> None:
+    def __init__(self, table: Streamable, *, only: Iterable[Any] | None = None, **options: Any) -> None:
         self._table = table
         self._options = options
         base = open_latest(table._store, table._session)
@@ -69,6 +73,7 @@ class ShardedWriter:
         self._schema = log_schema(base.schema)
         self._router = router_of(found.spec, base.schema)
         self._check_routable()
+        self._only = None if only is None else frozenset(map(self._router.value_of, only))
         self._process = runtime.process_id()
         self._opening = runtime.lock()
         self._writers: dict[Value, ShardWriter] = {}
@@ -109,7 +114,7 @@ class ShardedWriter:
         """
         batch = one_batch(data)
         rows_of(batch, self._schema)  # what is wrong is refused before any shard has a row
-        for value, part in self._router.parts(batch):
+        for value, part in self._parts(batch):
             writer = self._writer(value)
             for start in range(0, part.num_rows, writer.config.rows):
                 writer.put(part.slice(start, writer.config.rows), durable=durable)
@@ -118,7 +123,7 @@ class ShardedWriter:
         """Delete rows by key; see `ShardWriter.delete`."""
         batch = one_batch(keys)
         deletions(batch, self._schema)
-        for value, part in self._router.parts(batch):
+        for value, part in self._parts(batch):
             writer = self._writer(value)
             for start in range(0, part.num_rows, writer.config.rows):
                 writer.delete(part.slice(start, writer.config.rows), durable=durable)
@@ -137,7 +142,7 @@ class ShardedWriter:
 
     async def _aput(self, batch: Any, stored: Callable[[Any, LogSchema], Any], durable: bool | None) -> None:
         begins: list[Begin] = []
-        for value, part in self._router.parts(batch):
+        for value, part in self._parts(batch):
             writer = self._writers.get(value)
             if writer is None:
                 self._check_process()
@@ -146,6 +151,22 @@ class ShardedWriter:
                 rows = stored(part.slice(start, writer.config.rows), writer.owned.schema)
                 begins += await writer.begins(rows, durable)
         await told(begins)
+
+    def _parts(self, batch: Any) -> Iterable[tuple[Value, Any]]:
+        """The rows by shard. Raises `InvalidInput` where some are of shards that are not this stream's."""
+        if self._only is None:
+            return self._router.parts(batch)
+        parts = list(self._router.parts(batch))
+        foreign = [(value, part.num_rows) for value, part in parts if value not in self._only]
+        if foreign:
+            shown = sorted({repr(self._router.shown(value)) for value, _ in foreign})
+            more = "" if len(shown) <= MAX_SHOWN else f" and {len(shown) - MAX_SHOWN} more"
+            raise InvalidInput(
+                f"{sum(rows for _, rows in foreign)} of {batch.num_rows} rows belong to shards that this "
+                f"stream was not opened for: {', '.join(shown[:MAX_SHOWN])}{more}. Nothing was written; "
+                "shard_of tells which shard each row goes to"
+            )
+        return parts
 
     def _check_process(self) -> None:
         if runtime.process_id() != self._process:

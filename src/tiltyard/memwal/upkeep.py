@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from tiltyard import runtime
 from tiltyard.memwal.collection import USUAL_GRACE, Collected, Grace, collect_streams
 from tiltyard.memwal.compaction import Compaction, compact_streams
-from tiltyard.memwal.draining import compacted_into, told_compaction
-from tiltyard.memwal.resharding import tidy
+from tiltyard.memwal.draining import told_compaction
+from tiltyard.memwal.resharding import compacted, tidy
 from tiltyard.table.wording import counted, sized
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def keep_streams(table: Streamable, grace: Grace = USUAL_GRACE) -> tuple[Compact
     what is wrong with single shards is in the results.
     """
     store, session = table._store, table._session
-    tidy(table, compacted_into)
+    tidy(table, compacted)
     return compact_streams(store, session), collect_streams(store, session, grace=grace)
 
 
@@ -35,7 +35,7 @@ def stream_upkeep(table: Streamable, done: Steps, grace: Grace = USUAL_GRACE) ->
     store, session = table._store, table._session
     began = runtime.monotonic()
     try:
-        tidied = tidy(table, compacted_into)
+        tidied = tidy(table, compacted)
     except Exception as error:  # told in the report: the other steps are done all the same
         done.failed(SHARDING, error, runtime.monotonic() - began)
     else:
