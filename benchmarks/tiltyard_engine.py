@@ -162,3 +162,9 @@ class BenchEngine(Engine):
 
     def memwal_close(self, w: Any) -> None:
         w.close()
+
+    def memwal_compact(self, path: str, shard: str) -> None:
+        from tiltyard.memwal.compaction import compact_streams
+
+        dataset = self.lance.dataset(path)
+        compact_streams(dataset._store, dataset._session, shards=[shard])

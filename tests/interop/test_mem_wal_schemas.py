@@ -15,6 +15,7 @@ from mem_wal_peer import ABANDON, BEGIN, CLOSE, OPEN, PUT, SCAN, TAKE, listed
 from peer import Peer
 from streamed import KEY, SHARD, live, newest_manifest, shard_dir
 from tiltyard.memwal import layout
+from tiltyard.memwal.compaction import compact_streams
 from tiltyard.memwal.entry import decode_entry
 from tiltyard.memwal.writer import ShardWriter
 
@@ -142,6 +143,10 @@ def test_an_sstable_is_read_in_the_schema_of_now(
     assert plain(found) == expected
     assert found.schema.names == lance.dataset(str(path)).schema.names
     assert plain(peer(SCAN, p=str(path), listed=listed(newest_manifest(path)))) == expected
+    dataset = lance.dataset(str(path))
+    assert not compact_streams(dataset._store, dataset._session).problems
+    assert plain(lance.dataset(str(path)).to_table()) == plain(live(path)) == expected
+    assert plain(peer("lance.dataset(p).to_table()", p=str(path))) == expected
 
 
 @pytest.mark.parametrize("change", CHANGES)

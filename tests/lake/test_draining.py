@@ -163,3 +163,23 @@ def test_maintain_tells_of_a_shard_that_it_cannot_compact(
     assert [step.name.partition(" ")[0] for step in report.failed] == ["shard"]
     assert main(["maintain", table.uri, "--once"]) == 1
     assert "shard " in capsys.readouterr().out
+
+
+def test_a_table_is_not_deleted_under_streamed_rows_unless_they_are_given_up(tmp_path: Path) -> None:
+    """M16, of a table without a catalog; its MemWAL cannot be dropped like an index at all."""
+    made = ty.connect(tmp_path).create_table("t", SCHEMA, key="id")
+    with made.stream() as stream:
+        stream.put([row(10), row(11)])
+        with pytest.raises(UndrainedRows, match="2 rows in 1 shard") as told:
+            lance.LanceDataset.drop(made.uri)
+        assert told.value.rows == 2
+        with pytest.raises(InvalidInput, match="cannot be dropped"):
+            made.dataset.drop_index("__lance_mem_wal")
+    assert set(held(made.live())) == {10, 11}
+    with pytest.warns(RuntimeWarning, match="overwrite of .* gave up 2 rows in 1 shard"):
+        made.overwrite({"id": [1], "v": [1]}, discard_streamed=True)
+    with made.stream() as stream:
+        stream.put(row(12))
+    with pytest.warns(RuntimeWarning, match="gave up 1 row in 1 shard"):
+        lance.LanceDataset.drop(made.uri, discard_streamed=True)
+    assert not list(Path(made.uri).rglob("*.lance"))

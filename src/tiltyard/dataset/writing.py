@@ -11,7 +11,13 @@ from tiltyard.dataset import arguments
 from tiltyard.dataset.handle import Handle, locked, open_root, refuse, session_of
 from tiltyard.dataset.namespace_client import check_pair, managed_store
 from tiltyard.dataset.operations import LanceOperation, operation_to_fact
-from tiltyard.dataset.streams import check_marks, streams_overwritten, streams_restored
+from tiltyard.dataset.streams import (
+    check_marks,
+    newest_or_none,
+    streams_deleted,
+    streams_overwritten,
+    streams_restored,
+)
 from tiltyard.dataset.transaction import MAX_VERSION, Transaction, with_message
 from tiltyard.errors import InvalidInput, TableNotFound, UnsupportedFeature
 from tiltyard.format import transaction as facts
@@ -262,18 +268,24 @@ class WriteFace(Handle):
 
     @staticmethod
     def drop(
-        base_uri: Any, storage_options: Mapping[str, Any] | None = None, ignore_not_found: bool | None = None
+        base_uri: Any,
+        storage_options: Mapping[str, Any] | None = None,
+        ignore_not_found: bool | None = None,
+        discard_streamed: bool = False,
     ) -> None:
-        """Delete a table with all its versions and files. Raises `TableNotFound` unless
-        `ignore_not_found`.
+        """Delete a table with all its versions and files. Raises `TableNotFound` unless `ignore_not_found`,
+        and `UndrainedRows` where rows were streamed into the table that are not in its base, unless
+        `discard_streamed`.
         """
         ignore_not_found = arguments.maybe_flag("ignore_not_found", ignore_not_found)
-        store = open_root(base_uri, storage_options)
-        if latest_or_none(store, session_of(None)) is None:
+        discards = arguments.flag("discard_streamed", discard_streamed)
+        store, session = open_root(base_uri, storage_options), session_of(None)
+        if latest_or_none(store, session) is None:
             if ignore_not_found:
                 return
             raise TableNotFound(f"no Lance table at {store.uri} to drop")
-        store.delete_tree("")
+        with streams_deleted(newest_or_none(store, session), "drop", discards):
+            store.delete_tree("")
 
 
 def _place(destination: Any, storage_options: Any, session: Any, commit_lock: Any) -> tuple[Any, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,8 @@ from tiltyard.catalog.trash import drop_table, dropped_tables, undrop_table
 from tiltyard.dataset import arguments
 from tiltyard.dataset.handle import LATEST, open_root, seconds_of
 from tiltyard.dataset.places import is_file, is_table
-from tiltyard.errors import InvalidInput, InvalidUri, TableAlreadyExists, TableNotFound
+from tiltyard.dataset.streams import streams_deleted
+from tiltyard.errors import InvalidInput, InvalidUri, TableAlreadyExists, TableNotFound, TiltyardError
 from tiltyard.lake.keys import check_key, with_key
 from tiltyard.lake.listing import is_written, namespaces_of, tables_of
 from tiltyard.lake.missing import dotted, dotted_namespace
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
     from tiltyard.dataset import LanceDataset
     from tiltyard.dataset.progress import FragmentWriteProgress
+    from tiltyard.table.snapshot import Snapshot
 
 
 class Lake:
@@ -184,16 +187,25 @@ class Lake:
         return self.table(new_id)
 
     @plain
-    def drop(self, name: str | Sequence[str], *, purge: bool = False) -> None:
+    def drop(self, name: str | Sequence[str], *, purge: bool = False, discard_streamed: bool = False) -> None:
         """Drop a table: it is gone for everybody, `undrop` brings it back for a week, and whoever reads it
         just now finishes. A `Table` of it writes no more. With `purge` its data are deleted at once.
 
-        Of several that drop one table exactly one succeeds. Raises `TableNotFound`.
+        Of several that drop one table exactly one succeeds. Raises `TableNotFound`; with `purge` also
+        `UndrainedRows` where rows were streamed into the table that are not in its base, unless
+        `discard_streamed`, which warns of how many are lost.
         """
         id = id_of(name)
         purge = arguments.flag("purge", purge)
-        with dotted(self._catalog, id):
+        discards = arguments.flag("discard_streamed", discard_streamed)
+        with dotted(self._catalog, id), streams_deleted(self._purged(id, purge), "drop", discards):
             drop_table(self._catalog, id, purge=purge)
+
+    def _purged(self, id: Id, purge: bool) -> Snapshot | None:
+        """The table as it is, where its data are to be deleted; None where it cannot be read."""
+        with suppress(TiltyardError):
+            return opened(self._catalog, id)._snapshot if purge else None
+        return None
 
     @plain
     def undrop(self, name: str | Sequence[str], *, id: str | None = None) -> Table:

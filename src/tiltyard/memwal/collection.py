@@ -16,7 +16,8 @@ Invariants, and their tests in tests/memwal/test_collection.py and tests/simulat
 2. Manifests go from the low end only, one after the other; the newest ones stay.
 3. A published SSTable's directory goes only after its manifest did not name it for `Grace.sstables`, the base
    holds it, and every index of the base has caught up with it.
-4. A directory that no manifest named goes only where no flush can name it any more, and it is old.
+4. A directory that no manifest named goes only where no flush can name it any more: its generation is behind,
+   or it is older than any flush takes (`Grace.orphans`, which must not be 0 beside writers).
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Grace:
     """How long things stay, in seconds: `sstables` after a manifest has ceased to name them, for readers that
     have begun before, and old manifests; `log` entries after their rows are in an SSTable, for feeds that
     follow and for writers of other programs, which do not sync; `orphans`, what a flush or a put that failed
-    has left.
+    may have left: longer than any that runs can take.
     """
 
     sstables: float = 3600.0
@@ -197,7 +198,9 @@ class _Shard:
 
     def _is_needless(self, name: str, generation: int) -> bool:
         """Whether nobody needs a directory that no manifest names, nor has named lately."""
-        seconds = self._grace.sstables if generation <= self._mark else self._grace.orphans
+        # A flush names the manifest's generation only: a smaller one can be named no more, by nobody.
+        may_come = generation >= self._manifest.current_generation
+        seconds = self._grace.orphans if may_come else self._grace.sstables
         files = self._shard.list(name)
         if not all(self._is_old(each.ctime_ns, seconds) for each in files):
             return False
@@ -206,8 +209,7 @@ class _Shard:
             for index in waiting:
                 self._held[index] = self._held.get(index, 0) + 1
             return not waiting
-        # A flush names the manifest's generation only, so that a smaller one is of a flush that lost.
-        return generation < self._manifest.current_generation or not self._may_be_target()
+        return not may_come or not self._may_be_target()
 
     def _may_be_target(self) -> bool:
         """Whether the log says, or may say, into which directory rows above the cursor are to be flushed."""

@@ -68,6 +68,9 @@ MAX_COMMIT_ROWS = 2_000_000
 MAX_MERGED_ROWS = 250_000
 """The same of a table with merge functions: all of their columns are in memory, with the base's rows."""
 
+MAX_COMMIT_KEY_BYTES = 1 << 30
+"""Bytes of keys that one commit takes in: what Arrow can hold in one array of text is twice that."""
+
 MAX_CONFLICTS = 10
 """How often in a row one commit is planned again."""
 

@@ -7,9 +7,10 @@ acknowledged before is overlooked. What is left of the shards is put where nobod
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tiltyard import runtime
 from tiltyard.errors import (
@@ -27,7 +28,7 @@ from tiltyard.format.names import PRIVATE_DIR
 from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.claim import INCARNATION, Identity, claim
-from tiltyard.memwal.life import shards_of
+from tiltyard.memwal.life import of_this_life, readable, shards_of
 from tiltyard.memwal.replay import is_published
 from tiltyard.memwal.wal import positions, put_sentinel, read_entry
 from tiltyard.table.apply.mem_wal import entry_of
@@ -103,9 +104,11 @@ def streams_ended(base: Snapshot, what: str, discard: bool) -> Iterator[None]:
         _refuse(now, shards, what)
     for shard_id, manifest in shards.items():
         _fence(now, shard_id, manifest)
-    if not discard:
-        _refuse(*shards_of(base.store, base.session), what)
+    lost = undrained(*shards_of(base.store, base.session))
+    if lost and not discard:
+        raise _refusal(base, lost, what)
     yield
+    told_lost(base, lost, what)
     for shard_id, manifest in shards.items():
         with suppress(TiltyardError):  # who opened one meanwhile has lost the table: its next call tells
             _fence(now, shard_id, manifest)
@@ -114,14 +117,35 @@ def streams_ended(base: Snapshot, what: str, discard: bool) -> Iterator[None]:
             base.store.move_dir(layout.shard_dir(shard_id), f"{ASIDE}/{shard_id}-{runtime.uuid4().hex[:8]}")
 
 
+def lost_with(base: Snapshot) -> Undrained:
+    """What goes with the table if it goes now. Shards that cannot be read count as entries that cannot."""
+    found, problems = readable(base.store)
+    here = undrained(base, of_this_life(base, found))
+    return replace(here, unreadable=here.unreadable + len(problems))
+
+
+def told_lost(base: Snapshot, lost: Undrained, what: str) -> None:
+    """Warn of streamed rows that were given up."""
+    if lost:
+        warnings.warn(
+            f"{what} of {base.store.uri} gave up {lost} that were streamed and not in its base",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+
+
 def _refuse(base: Snapshot, shards: Mapping[str, ShardManifest], what: str) -> None:
     found = undrained(base, shards)
     if found:
-        raise UndrainedRows(
-            f"{what} is refused: {found}, streamed into {base.store.uri}, are not in its base yet and would "
-            "be lost; nothing was changed. table.drain() brings them in, discard_streamed=True gives them up",
-            found.rows,
-        )
+        raise _refusal(base, found, what)
+
+
+def _refusal(base: Snapshot, found: Undrained, what: str) -> UndrainedRows:
+    return UndrainedRows(
+        f"{what} is refused: {found}, streamed into {base.store.uri}, are not in its base yet and would be "
+        "lost; nothing was changed. table.drain() brings them in, discard_streamed=True gives them up",
+        found.rows,
+    )
 
 
 def _fence(base: Snapshot, shard_id: str, manifest: ShardManifest) -> None:
