@@ -1,7 +1,8 @@
-"""Catalogs without a register: a marker decides a drop, one file how it ends; a rename is one step."""
+"""Catalogs without a register: the move of a directory decides, or a marker where there is no such step."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -9,15 +10,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from lakes import directories, faulty, fresh, has, over, planned, put, values
-from tiltyard.catalog import Catalog, unregistered
+from tiltyard.catalog import Catalog
+from tiltyard.catalog.check import check
+from tiltyard.catalog.findings import PRUNE
 from tiltyard.catalog.listing import list_tables
 from tiltyard.catalog.purging import purge
 from tiltyard.catalog.renaming import rename_table
-from tiltyard.catalog.tables import create_table, deregister_table
+from tiltyard.catalog.repair import plan_repair, repair
+from tiltyard.catalog.tables import deregister_table
 from tiltyard.catalog.trash import drop_table, dropped_tables, undrop_table
 from tiltyard.errors import (
     StoreError,
@@ -59,82 +62,127 @@ def unmoving(root: str) -> Catalog:
 
 
 class Meanwhile(FaultyStore):
-    """A store beside which others do something: before the table is moved ("move"), or after a look at its
-    marker that is there, the first ("look 1") or a later one.
-    """
+    """A store beside which others do something before a table's directory is moved."""
 
-    def __init__(self, root: str, what: Callable[[], object], at: str) -> None:
+    def __init__(self, root: str, what: Callable[[], object]) -> None:
         super().__init__(open_store(root), Plan())
         self.what: Callable[[], object] | None = what
-        self.when = at
-        self.looks = 0
-
-    def _others(self) -> None:
-        what, self.what = self.what, None
-        if what is not None:
-            what()
 
     def move_dir(self, source: str, target: str) -> Created:
-        if self.when == "move" and source == "t.lance":
-            self._others()
+        what, self.what = self.what, self.what if source.startswith(".tmp") else None
+        if what is not None and self.what is None:
+            what()
         return super().move_dir(source, target)
 
-    def exists(self, path: str) -> bool:
-        found = super().exists(path)
-        if found and path == "t.lance/.lance-deregistered":
-            self.looks += 1
-            if self.when == f"look {self.looks}":
-                self._others()
-        return found
+
+ACTS: dict[str, Callable[[Catalog], object]] = {
+    "drop": lambda lake: drop_table(lake, T),
+    "undrop": lambda lake: undrop_table(lake, T),
+    "purge": lambda lake: purge(lake, 0),
+    "purging drop": lambda lake: drop_table(lake, T, purge=True),
+    "rename": lambda lake: rename_table(lake, T, U),
+    "deregister": lambda lake: deregister_table(lake, T),
+    "create": lambda lake: put(lake, T, 2),
+    "create u": lambda lake: put(lake, U, 2),
+}
 
 
-def begun(root: str) -> Callable[[], object]:
-    """Put the marker of a drop; what its dropper does next, once."""
-
-    def fail() -> None:
-        raise StoreError("its process died")
-
-    drop_table(over(Meanwhile(root, fail, "move"), "v1"), T)
-    (record,) = dropped_tables(lake(root))
-    assert record.location == "t.lance"
-    return lambda: unregistered.set_aside(lake(root), "t.lance")
+def acted(lake: Catalog, *acts: str) -> str:
+    """What becomes of the last of some calls, one after the other."""
+    try:
+        for each in acts:
+            ACTS[each](lake)
+    except TiltyardError as error:
+        return type(error).__name__
+    return "done"
 
 
-@pytest.mark.parametrize("mode", ["create", "exist_ok", "overwrite"])
-@pytest.mark.parametrize("at", ["never", "move", "look 1", "look 2", "look 3"])
-def test_who_creates_the_table_of_a_drop_that_is_under_way_makes_a_new_one(
-    root: str, mode: str, at: str
+def told(root: str) -> tuple[object, ...]:
+    """What the tables hold, and how many were dropped."""
+    here = [values(lake(root), each) if has(lake(root), each) else None for each in (T, U)]
+    return *here, len(dropped_tables(lake(root)))
+
+
+MEETINGS: list[tuple[str, tuple[str, ...], str, tuple[object, ...]]] = [
+    ("drop", ("drop",), "TableNotFound", (None, None, 1)),
+    ("drop", ("drop", "create"), "done", (None, None, 2)),
+    ("drop", ("drop", "undrop"), "done", (None, None, 1)),
+    ("drop", ("drop", "purge", "create"), "done", (None, None, 1)),
+    ("drop", ("rename",), "TableNotFound", (None, [1], 0)),
+    ("drop", ("deregister",), "TableNotFound", (None, None, 0)),
+    ("purging drop", ("drop", "create"), "done", (None, None, 1)),
+    ("rename", ("rename",), "TableNotFound", (None, [1], 0)),
+    ("rename", ("drop",), "TableNotFound", (None, None, 1)),
+    ("rename", ("drop", "create"), "done", (None, [2], 1)),
+    ("rename", ("create u",), "TableAlreadyExists", ([1], [2], 0)),
+    ("rename", ("deregister",), "TableNotFound", (None, None, 0)),
+    ("undrop", ("undrop",), "TableNotDropped", ([1], None, 0)),
+    ("undrop", ("purge",), "TableNotDropped", (None, None, 0)),
+    ("undrop", ("create",), "TableAlreadyExists", ([2], None, 1)),
+    ("undrop", ("undrop", "rename"), "TableNotDropped", (None, [1], 0)),
+    ("undrop", ("undrop", "drop"), "done", ([1], None, 0)),
+    ("purge", ("undrop",), "done", ([1], None, 0)),
+    ("purge", ("purge",), "done", (None, None, 0)),
+    ("purge", ("undrop", "drop"), "done", (None, None, 1)),
+]
+"""A call, what others do right before its decision, what it is told, and what there is then."""
+
+
+@pytest.mark.parametrize(("act", "others", "answer", "left"), MEETINGS)
+def test_what_others_did_right_before_the_decision_is_found(
+    root: str, act: str, others: tuple[str, ...], answer: str, left: tuple[object, ...]
 ) -> None:
-    dropper = begun(root)
-    create_table(over(Meanwhile(root, dropper, at), "v1"), T, pa.table({"a": [2]}), mode=mode)
-    assert values(lake(root), T) == [2]
-    (record,) = dropped_tables(lake(root))
-    rename_table(lake(root), T, U)
+    if act in ("undrop", "purge"):
+        drop_table(lake(root), T)
+
+    def meanwhile() -> None:
+        assert acted(lake(root), *others) == "done"
+
+    assert acted(over(Meanwhile(root, meanwhile), "v1"), act) == answer
+    assert told(root) == left
+
+
+def test_a_note_of_a_drop_that_came_to_nothing_means_nothing(root: str) -> None:
+    with pytest.raises(Crashed):
+        drop_table(faulty(root, Rule(Fault.CRASH, "move_dir", path="*_dropped_t"), mode="v1"), T)
+    assert told(root) == ([1], None, 0)
+    drop_table(lake(root), T)
     undrop_table(lake(root), T)
-    assert (values(lake(root), T), values(lake(root), U)) == ([1], [2])
-    assert record.location != "t.lance"
+    assert told(root) == ([1], None, 0)
 
 
-@pytest.mark.parametrize("at", ["never", "move", "look 1", "look 2", "look 3"])
-def test_a_rename_to_the_name_of_a_drop_that_is_under_way_finishes_the_drop(root: str, at: str) -> None:
-    put(lake(root), U, 2)
-    rename_table(over(Meanwhile(root, begun(root), at), "v1"), U, T)
-    assert values(lake(root), T) == [2]
-    assert len(dropped_tables(lake(root))) == 1
+def test_a_move_that_is_refused_changes_nothing(root: str) -> None:
+    broken = faulty(root, Rule(Fault.FAIL_BEFORE, "move_dir", path="*_dropped_t", times=None), mode="v1")
+    with pytest.raises(StoreError, match="nothing was changed"):
+        drop_table(broken, T)
+    assert told(root) == ([1], None, 0)
+    assert not list(Path(root).rglob("drop-*"))
 
 
-@pytest.mark.parametrize("again", [False, True])
-def test_a_drop_that_others_finished_purges_what_it_dropped_and_nothing_else(root: str, again: bool) -> None:
-    def others() -> None:
-        assert unregistered.set_aside(lake(root), "t.lance")
-        if again:
-            put(lake(root), T, 2)
+@pytest.mark.parametrize("act", ["undrop", "rename"])
+def test_what_is_in_the_way_is_told_with_what_to_do(root: str, act: str) -> None:
+    remainder = Path(root) / ("t.lance" if act == "undrop" else "u.lance")
+    if act == "undrop":
+        drop_table(lake(root), T)
+    (remainder / "data").mkdir(parents=True)
+    os.utime(remainder, (1, 1))
+    with pytest.raises(TableAlreadyExists, match="what a creation or a removal that was cut off has left"):
+        ACTS[act](lake(root))
+    report = check(lake(root))
+    assert [(each.kind, each.subject) for each in report.findings] == [
+        ("incomplete-directory", remainder.name)
+    ]
+    repair(lake(root), plan_repair(report, [PRUNE]))
+    ACTS[act](lake(root))
+    assert told(root) == (([1], None, 0) if act == "undrop" else (None, [1], 0))
 
-    drop_table(over(Meanwhile(root, others, "move"), "v1"), T, purge=True)
-    assert dropped_tables(lake(root)) == ()
-    assert directories(lake(root)) == (["t.lance"] if again else [])
-    if again:
-        assert values(lake(root), T) == [2]
+
+def test_a_deregistered_table_is_in_the_way_of_one_that_comes_to_its_name(root: str) -> None:
+    drop_table(lake(root), T)
+    put(lake(root), T, 2)
+    deregister_table(lake(root), T)
+    with pytest.raises(TableAlreadyExists, match="deregistered"):
+        undrop_table(lake(root), T)
 
 
 def test_the_name_of_a_dropped_table_that_cannot_be_moved_is_told_to_be_that(root: str) -> None:
@@ -148,7 +196,7 @@ def test_a_dropped_table_is_gone_and_comes_back(root: str) -> None:
     assert not has(lake(root), T)
     assert list_tables(lake(root)).names == ()
     (left,) = directories(lake(root))
-    assert "_dropped_t" in left
+    assert left == f"{dropped_tables(lake(root))[0].trash[:8]}_dropped_t"
     assert not (Path(root) / "__manifest").exists()
     (dropped,) = dropped_tables(lake(root))
     assert dropped.id == T
@@ -237,31 +285,12 @@ def test_a_rename_is_one_step(root: str) -> None:
     assert values(lake(root), U) == [2]
 
 
-def test_a_drop_whose_table_is_renamed_in_the_same_moment_has_not_happened(root: str) -> None:
-    class Renaming(FaultyStore):
-        def at(self, prefix: str) -> Any:
-            found = self.inner.at(prefix)
-            if prefix == "t.lance" and has(lake(root), T):
-                rename_table(lake(root), T, U)
-            return FaultyStore(found, self.plan, prefix)
-
-    with pytest.raises(TableNotFound):
-        drop_table(over(Renaming(open_store(root), Plan()), "v1"), T)
-    assert values(lake(root), U) == [1]
-
-
 CHANGING = ("create", "move_dir", "delete", "delete_tree")
 
 
 @pytest.mark.parametrize("fault", [Fault.CRASH, Fault.CRASH_AFTER])
 @pytest.mark.parametrize("act", ["drop", "undrop", "purge"])
 def test_who_dies_at_any_step_leaves_what_others_can_finish(tmp_path: Path, act: str, fault: Fault) -> None:
-    acts: dict[str, Callable[[Catalog], Any]] = {
-        "drop": lambda lake: drop_table(lake, T),
-        "undrop": lambda lake: undrop_table(lake, T),
-        "purge": lambda lake: purge(lake, 0),
-    }
-
     def fill(name: str) -> str:
         root = str(tmp_path / name)
         put(lake(root), T, 1)
@@ -270,12 +299,12 @@ def test_who_dies_at_any_step_leaves_what_others_can_finish(tmp_path: Path, act:
         return root
 
     counted = Plan()
-    acts[act](planned(fill("count"), counted, "v1"))
+    ACTS[act](planned(fill("count"), counted, "v1"))
     for kind in CHANGING:
         for at in range(1, counted.calls(kind) + 1):
             root = fill(f"{kind}-{at}")
             with suppress(Crashed):
-                acts[act](faulty(root, Rule(fault, kind, at=at), mode="v1"))
+                ACTS[act](faulty(root, Rule(fault, kind, at=at), mode="v1"))
             alive = has(lake(root), T)
             if alive:
                 assert values(lake(root), T) == [1]
@@ -285,8 +314,7 @@ def test_who_dies_at_any_step_leaves_what_others_can_finish(tmp_path: Path, act:
                 purge(lake(root), 0)
                 assert directories(lake(root)) == []
                 continue
-            with suppress(TableAlreadyExists):  # whoever decided the undrop before is the one who did it
-                undrop_table(lake(root), T)
+            undrop_table(lake(root), T)
             assert values(lake(root), T) == [1]
             rename_table(lake(root), T, U)
             put(lake(root), T, 2)
@@ -321,7 +349,7 @@ def test_undrops_and_purges_of_one_drop_end_it_once(root: str) -> None:
     assert set(counted) <= {"back", "purged", "nothing", "TableNotDropped", "TableAlreadyExists"}
 
 
-class Stopping(FaultyStore):
+class Stopping(Unmoving):
     """A store whose process dies at one of its removals."""
 
     def __init__(self, root: str, left: int) -> None:
@@ -342,7 +370,7 @@ class Stopping(FaultyStore):
         super().delete_tree(directory)
 
 
-class Asking(FaultyStore):
+class Asking(Unmoving):
     """A store on which somebody is slow to ask how a drop shall end: another one does something before."""
 
     def __init__(self, inner: Store, before: Callable[[], object], prefix: str = "") -> None:
@@ -366,7 +394,7 @@ def test_a_slow_word_on_the_end_of_a_drop_changes_nothing_of_a_purge_that_got_ho
     for left in range(12):
         (here := Path(f"{root}-{left}")).mkdir()
         put(fresh(str(here), "v1"), T, 1)
-        drop_table(lake(str(here)), T)
+        drop_table(unmoving(str(here)), T)
 
         def other(here: Path = here, left: int = left) -> None:
             with suppress(StoreError):
@@ -379,8 +407,8 @@ def test_a_slow_word_on_the_end_of_a_drop_changes_nothing_of_a_purge_that_got_ho
                 undrop_table(slow, T)
         else:
             assert purge(slow, 0).given_up == []
-        assert not has(lake(str(here)), T)
-        assert purge(lake(str(here)), 0).given_up == []
+        assert not has(unmoving(str(here)), T)
+        assert purge(unmoving(str(here)), 0).given_up == []
         assert dropped_tables(lake(str(here))) == ()
         assert not [path for path in here.rglob("*") if path.is_file()], left
     assert 0 < outcomes["whole purges"] < 12

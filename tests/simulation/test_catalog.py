@@ -5,12 +5,20 @@ small pairs through every schedule. Nothing may be found.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
-from tiltyard.testing.simulation.catalogs_scenarios import PAIRS, PLACES, CatalogScenario, Pair
+from tiltyard.testing.simulation.catalogs_scenarios import (
+    PAIRS,
+    PLACES,
+    UNREGISTERED_PAIRS,
+    CatalogScenario,
+    Pair,
+)
 from tiltyard.testing.simulation.choices import EnumeratedChoices
 from tiltyard.testing.simulation.explore import exhaust, explore, run_once, same_twice
 from tiltyard.testing.simulation.scenarios import CATALOGS
@@ -79,6 +87,11 @@ SMALL = [
     ("child-objects", ("exist_ok", "drop"), "present"),
     ("child-objects", ("undrop", "create_namespace"), "dropped"),
     ("root-objects", ("rename", "overwrite"), "present"),
+    ("directories-disk", ("create", "drop"), "present"),
+    ("directories-disk", ("create", "undrop"), "dropped"),
+    ("directories-disk", ("drop", "undrop"), "present"),
+    ("directories-disk", ("undrop", "purge"), "dropped"),
+    ("directories-disk", ("rename", "deregister"), "present"),
 ]
 """Pairs that every run of the tests goes through, with one preemption anywhere."""
 
@@ -91,9 +104,15 @@ def test_every_schedule_of_two_with_one_preemption(where: str, pair: Pair, start
     assert report.runs > 20
 
 
+def every_pair() -> Iterator[ParameterSet]:
+    for name in DRAWN:
+        where = name.removeprefix("catalog-pairs-")
+        for pair in UNREGISTERED_PAIRS if where.startswith("directories") else PAIRS:
+            yield pytest.param(where, pair, id=f"{where}-{'-'.join(pair)}")
+
+
 @pytest.mark.soak
-@pytest.mark.parametrize("where", [each.removeprefix("catalog-pairs-") for each in DRAWN])
-@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+@pytest.mark.parametrize(("where", "pair"), every_pair())
 def test_every_schedule_of_every_pair_with_one_preemption(where: str, pair: Pair) -> None:
     report = exhaust(pair_of(where, pair), events=1)
     assert report.finding is None, str(report.finding)

@@ -181,6 +181,31 @@ def test_removals_that_were_not_synced_may_come_back() -> None:
     assert after_crash(made, 1) == {"/lake/table/x": b"1"}
 
 
+def test_a_renamed_directory_has_one_of_its_names_after_a_power_cut() -> None:
+    def renamed(*answers: int) -> dict[str, bytes]:
+        made = World(ReplayedChoices(()), Settings())
+
+        def act() -> None:
+            store = made.store()
+            store.put("a/x", b"1")
+            store.put("c/x", b"3")
+            directory = made.port.open_dir("/lake/table")
+            made.port.rename_noreplace("a", "b", directory)
+            made.port.rename_noreplace("c", "a", directory)
+
+        with made.installed():
+            made.calmly("a", act)
+        return after_crash(made, *answers)
+
+    table = "/lake/table"
+    for answers in itertools.product((0, 1), repeat=4):
+        left = renamed(*answers)
+        assert sorted(left.values()) == [b"1", b"3"], answers
+        assert f"{table}/a/x" in left or (f"{table}/b/x" in left and f"{table}/c/x" in left)
+    assert renamed() == {f"{table}/a/x": b"3", f"{table}/b/x": b"1"}
+    assert renamed(1, 1) == {f"{table}/a/x": b"1", f"{table}/c/x": b"3"}
+
+
 def test_files_without_a_name_and_locks_go_with_their_process() -> None:
     made = World(ReplayedChoices(()), Settings())
     port = made.port

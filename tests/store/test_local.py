@@ -71,6 +71,16 @@ def test_a_move_without_exclusive_rename_keeps_what_another_puts_there_meanwhile
     assert store.exists("a/1") == filled
 
 
+def test_a_move_that_may_have_been_done_though_it_failed_is_not_told_as_another_ones(tmp_path: Path) -> None:
+    plan = Plan(Rule(Fault.FAIL_AFTER, "rename_noreplace"))
+    with port_installed(FaultyPort(plan)):
+        store = LocalStore(str(tmp_path))
+    store.put("a/1", b"one")
+    assert store.move_dir("a", "b") is Created.UNKNOWN
+    assert "error" in str(store.failure("b"))
+    assert store.list_names("b") == ["1"]
+
+
 def test_a_removed_directory_is_empty_and_its_successor_is_not_taken_for_it(store: LocalStore) -> None:
     store.put("t/x", b"1")
     table = store.at("t")

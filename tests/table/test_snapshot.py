@@ -54,6 +54,20 @@ def tag(store: Store, name: str, version: int, branch: str | None = None) -> Non
     store.put(names.tag_path(name), encode_tag(Tag(name, version, branch)))
 
 
+def test_another_table_that_came_to_the_name_is_found_though_its_directory_has_the_same_time(
+    store: Store, tmp_path: Path
+) -> None:
+    other = open_store(str(tmp_path / "other"), {"durable": False})
+    _commit(other, Overwrite((new_fragment("g1"),), SCHEMA), None)
+    for each in (store, other):
+        os.utime(Path(each.uri) / names.VERSIONS_DIR, ns=(10**18, 10**18))
+    session, root = Session(), open_store(str(tmp_path), {"durable": False})
+    assert open_snapshot(root.at("other"), session).version == 1
+    root.delete_tree("other")
+    root.move_dir("t", "other")
+    assert open_snapshot(root.at("other"), session).version == 5
+
+
 # -- by number --------------------
 
 

@@ -45,7 +45,7 @@ from tiltyard.catalog.found import (
     table_store,
     with_declared,
 )
-from tiltyard.catalog.hiding import Hidden, hidden, is_dropped, set_aside
+from tiltyard.catalog.hiding import Hidden, hidden, is_dropped
 from tiltyard.catalog.markers import DEREGISTERED, remove_marker
 from tiltyard.catalog.names import (
     Id,
@@ -404,8 +404,6 @@ class _Creation:
         location = root_location(self.id[0])
         store = catalog.store.at(location)
         marker = hidden(catalog, location, self.id[0])
-        if marker.is_there and set_aside(catalog, location):
-            return None  # what a dropper left under the name that died before it moved that away
         if marker.is_there and seen.is_outdated(location):
             return None  # it hides a table that was dropped or renamed since we looked
         if self.mode != "overwrite" and has_versions(store, ""):

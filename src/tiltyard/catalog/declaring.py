@@ -31,7 +31,7 @@ from tiltyard.catalog.found import (
     register_of,
     table_row,
 )
-from tiltyard.catalog.hiding import carry_out, hidden, hide, set_aside
+from tiltyard.catalog.hiding import carry_out, hidden, hide
 from tiltyard.catalog.markers import DEREGISTERED, RESERVED, put_marker, read_marker, remove_marker
 from tiltyard.catalog.names import (
     Id,
@@ -148,8 +148,6 @@ def check_location(catalog: Catalog, id: Id, given: str | None, place: str) -> N
 def _declare_by_name(seen: Look, row: Row) -> None:
     catalog, name, location = seen.catalog, row.object_id, str(row.location)
     marker = hidden(catalog, location, name)
-    if marker.is_there and set_aside(catalog, location):
-        marker = hidden(catalog, location, name)
     store = catalog.store.at(location)
     if has_versions(store, ""):
         raise files_in_the_way(catalog, row) if marker.is_there else _exists(catalog, (name,))
@@ -357,15 +355,15 @@ def deregister_table(catalog: Catalog, id: Id) -> Found:
     OutcomeUnknown.
     """
     id = checked_id(id, "a table's id")
+    if catalog.settings.mode is Mode.V1:
+        from tiltyard.catalog import unregistered
+
+        return unregistered.deregister_table(catalog, id)
     seen = look(catalog)
     register = seen.register
     found = find_or_none(catalog, register, id)
     if found is None:
         raise no_table(catalog, register, id)
-    if catalog.settings.mode is Mode.V1:
-        if not put_marker(catalog.store.at(found.location), DEREGISTERED):
-            raise TableNotFound(f"Table is already deregistered: {id[-1]}")
-        return found
     asked_at = runtime.monotonic()
     move = _hiding(catalog, id, found)
 

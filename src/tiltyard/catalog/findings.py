@@ -366,7 +366,7 @@ def _directories(facts: Facts, rows: _Rows) -> Iterator[Finding]:
             continue
         elif place.reserved:
             yield _unfinished(facts, rows, location, young)
-        elif place.entries:
+        elif place.entries or not facts.has_register:  # without one, also an empty one keeps its name
             yield _incomplete(location, young)
 
 

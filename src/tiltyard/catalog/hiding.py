@@ -80,19 +80,10 @@ def hidden(catalog: Catalog, location: str, object_id: str) -> Hidden:
     return Hidden(catalog, location, object_id, True, show, looked_at)
 
 
-def set_aside(catalog: Catalog, location: str) -> bool:
-    """Free a name whose directory another caller drops in a catalog without a register, and has not moved
-    away yet; whether what stands under the name has changed, so that it is looked at anew.
-    """
-    from tiltyard.catalog import unregistered
-
-    return unregistered.set_aside(catalog, location)
-
-
 def is_dropped(catalog: Catalog, location: str) -> bool:
     """Whether a marker says that a directory holds a table that was dropped in a catalog without a register,
     where the store could not move it away.
     """
-    from tiltyard.catalog import unregistered
+    from tiltyard.catalog import marked
 
-    return unregistered.is_dropped(catalog, location)
+    return marked.is_dropped(catalog.store, location)

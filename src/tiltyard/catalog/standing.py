@@ -28,12 +28,11 @@ def drop_of(catalog: Catalog, table: Store, manifest: str) -> Dropped | None:
     found: Iterable[Dropped]
     if catalog.settings.mode.has_register:
         found = records(catalog.register().metadata)
-    elif table.exists(DEREGISTERED):
+    else:
         from tiltyard.catalog import unregistered
 
-        found = unregistered.dropped_tables(catalog)
-    else:
-        found = ()
+        noted = unregistered.has_note(table) or table.exists(DEREGISTERED)
+        found = unregistered.dropped_tables(catalog) if noted else ()
     for record in found:
         if _is_same(table, catalog.store.at(record.location), manifest):
             return record

@@ -1,39 +1,58 @@
 """Dropping, bringing back, purging and renaming tables of a catalog without a register (decision D26).
 
-There the directories are the catalog. A drop is decided by who creates the deregistered marker in a table's
-directory; its note tells a drop from a mere deregistration: `dropped <uuid> <time> <until>` (ns, by the
-store's clock). Then the directory is moved aside, where the store can, so that its name is free. How a drop
-ends is decided by who creates `_tiltyard/end-<uuid>` in the directory: `undrop`, which takes the marker away
-at last, or `purge`, which deletes everything: the word after the data, the marker after the word. So a word
-written where no data is left decides nothing, and whoever wrote it takes it back.
+There the directories are the catalog, and each of these is one step that the store decides, the move of a
+directory:
 
-1. Of all that drop one table exactly one is told so; of undrops and purges of one drop exactly one succeeds.
-2. A directory that was moved aside though it was another one is put back: the note tells it.
-3. A rename is one step of the store; where it has none, tables are not renamed.
-Tests: tests/catalog/test_trash_unregistered.py.
+| change | from | to |
+|---|---|---|
+| drop | `<name>.lance` | `<8 digits>_dropped_<name>` |
+| undrop | `<8 digits>_dropped_<name>` | `<name>.lance` |
+| purge | `<8 digits>_dropped_<name>` | `<8 digits>_purged_<name>`, which is then deleted |
+| rename | `<name>.lance` | `<new name>.lance` |
+
+Who drops first puts a note into the directory, `_tiltyard/drop-<uuid>`: the time of the drop, and until when
+the data stay. The digits are the first of the uuid; notes of drops that came to nothing mean nothing. Tables
+are deregistered by a marker that stays in the directory, wherever that is moved in the same moment; so who
+has moved a directory looks for one, and decides with whoever put it whether it counts (`_agreed`).
+
+Where the store cannot rename directories, markers decide (`marked`), and tables are not renamed.
+
+1. Of all that drop, rename, bring back or purge one table at once exactly one is told so. Who finds that
+   another one was first looks again, and is told what stands then.
+2. A directory that was moved though it was another one is put back.
+3. Whoever dies, at any step, leaves a table under its name, or one that was dropped.
+Tests: tests/catalog/test_trash_unregistered.py; scenarios `catalog-*-directories-*` of the simulation.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tiltyard import runtime
-from tiltyard.catalog import moves
-from tiltyard.catalog.found import Found, find_or_none, is_directory, no_table
-from tiltyard.catalog.markers import DEREGISTERED, put_marker, read_marker, remove_marker
-from tiltyard.catalog.names import SUFFIX, Id, dropped_location, location_uri, root_location
+from tiltyard.catalog import marked, moves
+from tiltyard.catalog.found import (
+    MAX_DIRECTORY_BYTES,
+    Found,
+    find_or_none,
+    has_versions,
+    is_directory,
+    no_table,
+)
+from tiltyard.catalog.markers import DEREGISTERED, RESERVED, nonce_of, put_marker, read_marker, remove_marker
+from tiltyard.catalog.names import Id, location_uri, root_location
+from tiltyard.catalog.planning import Outdated, is_free, planned
 from tiltyard.catalog.register import absent
 from tiltyard.catalog.trash import DROPPED, PURGING, Dropped, chosen
 from tiltyard.errors import (
-    CatalogThrottled,
     ObjectNotFound,
     OutcomeUnknown,
     StoreError,
     TableAlreadyExists,
-    TableNotDropped,
     UnsupportedFeature,
 )
 from tiltyard.store import Created
@@ -43,91 +62,57 @@ if TYPE_CHECKING:
     from tiltyard.catalog.purging import Purged
     from tiltyard.store import Store
 
-WORD = "dropped"
-UNDROP, PURGE = b"undrop", b"purge"
+NOTE = "drop-"
+"""What the files begin with that tell of a drop."""
 
-MAX_TRIES = 32
-"""Undrops of one name that others decide first, before the caller is told to come again."""
+STANDS, VOID = b"stands", b"void"
 
-_ASIDE = re.compile(r"[0-9a-f]{8}_dropped_(.+)", re.ASCII | re.DOTALL)
-
-
-def _end(record: Dropped) -> str:
-    """The file that decides how a drop ends."""
-    return f"{moves.PRIVATE}/end-{record.trash}"
+_ASIDE = re.compile(r"([0-9a-f]{8})_(dropped|purged)_(.+)", re.ASCII | re.DOTALL)
 
 
-# -- records -------------------------------------------------------------------------------------
+def _aside(trash: str, name: str, word: str = "dropped") -> str:
+    return f"{trash[:8]}_{word}_{name}"
+
+
+def _note(trash: str) -> str:
+    return f"{moves.PRIVATE}/{NOTE}{trash}"
+
+
+# -- looking -------------------------------------------------------------------------------------
 
 
 def dropped_tables(catalog: Catalog) -> tuple[Dropped, ...]:
     """Every dropped table that still has data, the oldest drop first."""
     catalog.follow()
-    store, found = catalog.store, []
-    for directory in store.list_names(""):
-        aside = _ASIDE.fullmatch(directory)
-        if aside is None and not moves.is_visible(directory):
-            continue
-        record = _record(store, directory, aside.group(1) if aside else directory.removesuffix(SUFFIX))
-        if record is not None:
-            found.append(record)
+    store = catalog.store
+    looked = (_record(store, name) or marked.record_of(store, name) for name in store.list_names(""))
+    found = [each for each in looked if each is not None]
     return tuple(sorted(found, key=lambda each: (each.dropped_ns, each.trash)))
 
 
-def _record(store: Store, directory: str, name: str) -> Dropped | None:
-    table = store.at(directory)
-    marker = read_marker(table, DEREGISTERED)
-    words = [] if marker is None else marker.decode("utf-8", "replace").split("\n")[-1].split(" ")
-    if len(words) != 4 or words[0] != WORD or not (words[2].isdigit() and words[3].isdigit()):
-        return None  # no marker, or one that only deregisters
-    home = root_location(name)
-    record = Dropped(words[1], name, directory, int(words[2]), int(words[3]), hidden=True)
-    if directory != home:
-        record = replace(record, home=home)
-    purged = _ending(table, record) == PURGE or _is_spent(table)
-    return replace(record, state=PURGING) if purged else record
-
-
-def _ending(table: Store, record: Dropped) -> bytes | None:
-    try:
-        return table.read(_end(record)).to_pybytes().split(b"\n")[0]
-    except ObjectNotFound:
+def _record(store: Store, directory: str) -> Dropped | None:
+    """What the note in a directory that was moved aside says."""
+    parts = _ASIDE.fullmatch(directory)
+    if parts is None:
         return None
+    digits, word, name = parts.groups()
+    for note in store.list_names(f"{directory}/{moves.PRIVATE}"):
+        if not note.startswith(NOTE + digits):
+            continue
+        try:
+            said = store.read(f"{directory}/{moves.PRIVATE}/{note}").to_pybytes().split()
+        except ObjectNotFound:
+            continue  # brought back, or purged
+        if len(said) != 2 or not (said[0].isdigit() and said[1].isdigit()):
+            continue
+        record = Dropped(note.removeprefix(NOTE), name, directory, int(said[0]), int(said[1]))
+        return replace(record, home=root_location(name), state=PURGING if word == "purged" else DROPPED)
+    return None
 
 
-def _is_spent(table: Store) -> bool:
-    """Whether nothing of a table is left but what tells of its drop."""
-    return set(table.list_names("")) <= {DEREGISTERED, moves.PRIVATE}
-
-
-def _decide(table: Store, record: Dropped, word: bytes) -> bool:
-    """Decide how a drop ends: whether we did. Raises StoreError, OutcomeUnknown."""
-    if _is_spent(table):
-        return False  # moved or purged since; nothing is made under its name
-    path = _end(record)
-    data = word + b"\n" + str(runtime.uuid4()).encode()
-    if not _is_ours(table, path, data, table.create(path, data)):
-        return False
-    if _is_spent(table):
-        table.delete(path)  # a purge that was decided before had taken its word away already
-        return False
-    return True
-
-
-def _is_ours(table: Store, path: str, data: bytes, answer: Created) -> bool:
-    """Whether the word that stands there is the one that we wrote, and not a faster one."""
-    if answer is Created.WON:
-        return True
-    if answer is Created.NOT_DONE:
-        if _is_spent(table):
-            return False  # purged while we asked
-        cause = table.failure(path)
-        raise StoreError(f"cannot write {table.uri}/{path}: {cause}; nothing was changed") from cause
-    with suppress(ObjectNotFound):
-        return table.read(path).to_pybytes() == data
-    if answer is Created.EXISTS:
-        return False  # somebody else's, and purged since
-    raise OutcomeUnknown(f"the answer to creating {table.uri}/{path} was lost: try again")
+def has_note(table: Store) -> bool:
+    """Whether an open table may have been dropped: its directory holds a note of that."""
+    return any(name.startswith(NOTE) for name in table.list_names(moves.PRIVATE))
 
 
 # -- dropping and renaming -----------------------------------------------------------------------
@@ -135,83 +120,159 @@ def _is_ours(table: Store, path: str, data: bytes, answer: Created) -> bool:
 
 def drop_table(catalog: Catalog, id: Id, grace_ns: int, *, purge: bool = False) -> Dropped:
     """See `trash.drop_table`."""
+    return planned(catalog, id, "dropped", partial(_drop, catalog, id, grace_ns, purge))
+
+
+def _drop(catalog: Catalog, id: Id, grace_ns: int, purge: bool) -> Dropped:
+    """One plan of a drop. Raises Outdated where others moved the directory."""
     catalog.follow()
     store = catalog.store
     found = find_or_none(catalog, absent(), id)
     if found is None:
         raise no_table(catalog, absent(), id)
-    table, now_ns = store.at(found.location), store.now_ns()
+    now_ns = store.now_ns()
     until_ns = now_ns if purge else now_ns + grace_ns
-    record = Dropped(str(runtime.uuid4()), id[0], found.location, now_ns, until_ns, hidden=True)
-    note = f"{WORD} {record.trash} {now_ns} {until_ns}"
-    if not table.list_names("") or not put_marker(table, DEREGISTERED, note):
-        raise no_table(catalog, absent(), id)
-    if not _is_here(store, found.location, record):
-        remove_marker(table, DEREGISTERED)  # it was renamed, and the marker went along
-        raise no_table(catalog, absent(), id)
-    with suppress(StoreError):  # decided; the marker hides it where it is
-        record = _moved_aside(catalog, record)
+    record = Dropped(str(runtime.uuid4()), id[0], found.location, now_ns, until_ns, home=found.location)
+    aside = _aside(record.trash, id[0])
+    if len(aside.encode()) > MAX_DIRECTORY_BYTES or not moves.can_move(store):
+        return marked.drop_table(catalog, found, replace(record, home=None, hidden=True), purge=purge)
+    table, note = store.at(found.location), _note(record.trash)
+    if not _put(table, note, f"{now_ns} {until_ns}".encode()):
+        raise Outdated
+    try:
+        _move(store, found.location, aside, "drop", note)
+        _check_moved(store, table, found.location, aside, lambda: _is_another(store, aside, note))
+    except (Outdated, StoreError) as error:
+        if not isinstance(error, OutcomeUnknown):
+            with suppress(StoreError):  # it tells of nothing
+                table.delete(note)
+        raise
+    record = replace(record, location=aside)
     if purge:
-        with suppress(StoreError, OutcomeUnknown):  # what is not deleted now, the next purge deletes
-            if _decide(table, record, PURGE) and _is_here(store, record.location, record):
-                _delete(store, record)
+        with suppress(StoreError, Outdated):  # it is dropped; what is not deleted now, the next purge deletes
+            _delete(store, _given_up(store, record))
     return record
 
 
-def _is_here(store: Store, directory: str, record: Dropped) -> bool:
-    found = read_marker(store.at(directory), DEREGISTERED)
-    return found is not None and f" {record.trash} ".encode() in found
+def _is_another(store: Store, aside: str, note: str) -> bool:
+    """Whether it was another directory that we have moved aside, and not one that was moved on since."""
+    return not store.exists(f"{aside}/{note}") and is_directory(store, aside)
 
 
-def _moved_aside(catalog: Catalog, record: Dropped) -> Dropped:
-    """The record after its directory was moved out of the way of its name, if the store can."""
-    store = catalog.store
-    if record.home is not None or not moves.can_move(store):
-        return record
-    aside = dropped_location(record.object_id)
-    try:
-        answer = store.move_dir(record.location, aside)
-    except ObjectNotFound:
-        return _as_it_is(catalog, record)  # others were first
-    if answer is not Created.WON:
-        return record
-    if not _is_here(store, aside, record):
-        store.move_dir(aside, record.location)  # brought back meanwhile, or another one
-        return _as_it_is(catalog, record)
-    return replace(record, location=aside, home=record.location)
-
-
-def _as_it_is(catalog: Catalog, record: Dropped) -> Dropped:
-    """The record of a drop, wherever others have moved its directory; as it was where that is gone."""
-    return next((each for each in dropped_tables(catalog) if each.trash == record.trash), record)
-
-
-def set_aside(catalog: Catalog, location: str) -> bool:
-    """Free the name of a dropped table whose directory its dropper has not moved yet; whether what stands
-    under the name has changed, so that it is looked at anew.
-    """
-    store = catalog.store
-    record = _record(store, location, location.removesuffix(SUFFIX))
-    if record is not None and _moved_aside(catalog, record).home is not None:
+def _put(table: Store, path: str, data: bytes) -> bool:
+    """Create a file of ours in a directory; False where that was removed. Raises StoreError."""
+    if not table.list_names(""):
+        return False  # the handle is open now: nothing is made under a name that went to another directory
+    answer = table.create(path, data)
+    if answer in (Created.WON, Created.EXISTS):
         return True
-    return not store.exists(f"{location}/{DEREGISTERED}")
+    if not table.list_names(""):
+        return False
+    cause = table.failure(path)
+    raise StoreError(f"cannot write {table.uri}/{path}: {cause}; nothing was changed") from cause
 
 
-def is_dropped(catalog: Catalog, location: str) -> bool:
-    """Whether a directory that has a table's name holds one that was dropped."""
-    return _record(catalog.store, location, location.removesuffix(SUFFIX)) is not None
+def _move(store: Store, source: str, target: str, verb: str, witness: str | None = None) -> None:
+    """Move a directory, which decides a change. Raises Outdated where another one was first.
+
+    `witness`: a file that tells under `target`, where nobody else moves anything, that it has come there.
+    """
+    try:
+        answer = store.move_dir(source, target)
+    except ObjectNotFound:
+        raise Outdated from None
+    if answer is Created.WON:
+        return
+    if answer is Created.EXISTS:
+        raise Outdated
+    cause = store.failure(target)
+    with suppress(StoreError):
+        if witness is not None and answer is Created.UNKNOWN and store.exists(f"{target}/{witness}"):
+            store.sync_dir("")
+            return
+    if answer is Created.NOT_DONE:
+        raise StoreError(f"cannot {verb} {store.uri}/{source}: {cause}; nothing was changed") from cause
+    raise OutcomeUnknown(
+        f"the answer to moving {source} to {target} in {store.uri} was lost ({cause}): look which is there"
+    ) from cause
 
 
-def _check_free(catalog: Catalog, location: str) -> None:
-    if is_directory(catalog.store, location) or catalog.store.exists(location):
-        raise TableAlreadyExists(
-            f"{catalog.store.uri}/{location} is in the way: something has the directory's name, be it no "
-            "table; drop it or move it away first"
-        )
+def _check_moved(
+    store: Store, table: Store, source: str, target: str, is_another: Callable[[], bool] | None = None
+) -> None:
+    """After a move: put back what was deregistered before, or is not the table. Raises Outdated then.
+
+    `table`: the directory as it was opened before. The change is decided: where the store does not let us
+    look, there is nothing more to be done.
+    """
+    with suppress(StoreError):
+        marker = read_marker(table, DEREGISTERED)
+        counts = marker is not None and _agreed(table, marker, VOID) == STANDS
+        if marker is not None and not counts:
+            remove_marker(table, DEREGISTERED)
+        if counts and read_marker(store.at(target), DEREGISTERED) != marker:
+            raise Outdated  # moved on
+        if counts or (is_another is not None and is_another()):
+            _move(store, target, source, "put back")
+            raise Outdated
+
+
+def _agreed(table: Store, marker: bytes, word: bytes) -> bytes:
+    """What has become of a deregistration: `word`, or what another one said before.
+
+    Who has moved a directory in which a marker stands cannot tell whether it was put before, nor can who put
+    it tell whether the directory was moved before. The first of their words decides. Where the directory was
+    removed, it does not count.
+    """
+    nonce = nonce_of(marker)
+    if nonce is None:
+        return STANDS  # of another program, which asks nobody
+    path = f"{moves.PRIVATE}/hidden-by-{nonce}"
+    if not _put(table, path, word):
+        return VOID
+    return table.read(path).to_pybytes()
+
+
+def deregister_table(catalog: Catalog, id: Id) -> Found:
+    """See `declaring.deregister_table`."""
+    return planned(catalog, id, "deregistered", partial(_deregister, catalog, id))
+
+
+def _deregister(catalog: Catalog, id: Id) -> Found:
+    catalog.follow()
+    store = catalog.store
+    found = find_or_none(catalog, absent(), id)
+    if found is None:
+        raise no_table(catalog, absent(), id)
+    table = store.at(found.location)
+    if not table.list_names(""):
+        raise Outdated
+    try:
+        won = put_marker(table, DEREGISTERED)
+    except OutcomeUnknown:
+        raise
+    except StoreError:
+        if not table.list_names(""):
+            raise Outdated from None  # dropped, and purged
+        raise
+    if not won:
+        raise Outdated  # somebody else's
+    marker = read_marker(table, DEREGISTERED)
+    if marker is None:
+        return found  # a creation has shown it again
+    is_here = read_marker(store.at(found.location), DEREGISTERED) == marker
+    if _agreed(table, marker, STANDS if is_here else VOID) == STANDS:
+        return found
+    remove_marker(table, DEREGISTERED)
+    raise Outdated  # it was dropped or renamed before
 
 
 def rename_table(catalog: Catalog, id: Id, new_id: Id) -> Found:
     """See `renaming.rename_table`. Raises UnsupportedFeature where the store cannot rename directories."""
+    return planned(catalog, id, "renamed", partial(_rename, catalog, id, new_id))
+
+
+def _rename(catalog: Catalog, id: Id, new_id: Id) -> Found:
     catalog.follow()
     store = catalog.store
     found = find_or_none(catalog, absent(), id)
@@ -220,31 +281,42 @@ def rename_table(catalog: Catalog, id: Id, new_id: Id) -> Found:
     if find_or_none(catalog, absent(), new_id) is not None:
         raise TableAlreadyExists(f"table {new_id[0]!r} exists already in {store.uri}")
     target = root_location(new_id[0])
-    set_aside(catalog, target)
     _check_free(catalog, target)
+    table = store.at(found.location)
+    if not table.list_names(""):
+        raise Outdated
     try:
-        answer = store.move_dir(found.location, target)
-    except ObjectNotFound:
-        raise no_table(catalog, absent(), id) from None
+        _move(store, found.location, target, "rename")
     except UnsupportedFeature as error:
         raise UnsupportedFeature(
             f"table {id[0]!r} cannot be renamed: {store.uri} cannot rename directories, and this catalog has "
             "no register (manifest_enabled=false), whose rows could be changed instead"
         ) from error
-    match answer:
-        case Created.WON:
-            return Found(new_id, target, location_uri(store.uri, target), None, found.declared_only)
-        case Created.EXISTS:
-            raise TableAlreadyExists(f"table {new_id[0]!r} exists already in {store.uri}")
-    cause = store.failure(target)
-    if answer is Created.NOT_DONE:
-        raise StoreError(
-            f"cannot rename {store.uri}/{found.location}: {cause}; nothing was changed"
-        ) from cause
-    raise OutcomeUnknown(
-        f"the answer to renaming {store.uri}/{found.location} to {target} was lost ({cause}): look which one "
-        "is there"
-    ) from cause
+    _check_moved(store, table, found.location, target, lambda: _is_remainder(store, target))
+    return Found(new_id, target, location_uri(store.uri, target), None, found.declared_only)
+
+
+def _is_remainder(store: Store, location: str) -> bool:
+    """Whether a directory is there and no table: a creator took the name before the directory was moved."""
+    is_table = has_versions(store, location) or store.exists(f"{location}/{RESERVED}")
+    return not is_table and is_directory(store, location)
+
+
+def _check_free(catalog: Catalog, location: str) -> None:
+    """Raise TableAlreadyExists where something lasting has a directory's name, Busy where a creator may be at
+    work there.
+    """
+    if is_free(catalog, location):
+        return
+    uri = f"{catalog.store.uri}/{location}"
+    if catalog.store.exists(f"{location}/{DEREGISTERED}"):
+        raise TableAlreadyExists(
+            f"{uri} holds the files of a table that was deregistered: move them away first"
+        )
+    raise TableAlreadyExists(
+        f"{uri} is in the way, and is no table: what a creation or a removal that was cut off has left. "
+        "`tiltyard catalog repair` with --mode v1 and --prune sets it aside"
+    )
 
 
 # -- bringing back and purging -------------------------------------------------------------------
@@ -252,73 +324,65 @@ def rename_table(catalog: Catalog, id: Id, new_id: Id) -> Found:
 
 def undrop_table(catalog: Catalog, id: Id | None, trash: str | None) -> Dropped:
     """See `trash.undrop_table`."""
-    for _ in range(MAX_TRIES):
-        record = chosen(catalog, dropped_tables(catalog), id, trash)
-        if record.home is not None:
-            _check_free(catalog, record.home)
-        table = catalog.store.at(record.location)
-        if _decide(table, record, UNDROP):
-            _bring_back(catalog, table, record)
-            return record
-        if _ending(table, record) == UNDROP:
-            _bring_back(catalog, table, record)  # who decided it may have died
-            raise TableAlreadyExists(f"table {record.object_id!r} was brought back by somebody else")
-        if trash is not None:
-            raise TableNotDropped(f"drop {trash!r} cannot be undone: its files are being deleted")
-    raise CatalogThrottled(
-        f"drops of that name in {catalog.store.uri} ended {MAX_TRIES} times before they could be undone; "
-        "nothing was changed, try again"
-    )
+    name = id if id is not None else (str(trash),)
+    return planned(catalog, name, "brought back", partial(_undrop, catalog, id, trash))
 
 
-def _bring_back(catalog: Catalog, table: Store, record: Dropped) -> None:
+def _undrop(catalog: Catalog, id: Id | None, trash: str | None) -> Dropped:
+    record = chosen(catalog, dropped_tables(catalog), id, trash)
     store = catalog.store
-    if record.home is not None:
-        try:
-            answer = store.move_dir(record.location, record.home)
-        except ObjectNotFound:
-            answer = Created.WON  # somebody else did it
-        if answer is not Created.WON and not _is_here(store, record.home, record):
-            if answer is Created.EXISTS:
-                table.delete(_end(record))  # undecided again: the name went to somebody else
-                raise TableAlreadyExists(f"{store.uri}/{record.home} was made by somebody else")
-            raise OutcomeUnknown(f"{record.object_id!r} is not wholly brought back: undrop it again")
-    remove_marker(table, DEREGISTERED)
+    if record.hidden:
+        return marked.undrop_table(catalog, record)
+    home = root_location(record.object_id)
+    if find_or_none(catalog, absent(), record.id) is not None:
+        raise TableAlreadyExists(f"table {record.object_id!r} exists already in {store.uri}")
+    _check_free(catalog, home)
+    table = store.at(record.location)
+    if not table.list_names(""):
+        raise Outdated
+    _move(store, record.location, home, "bring back")
+    with suppress(StoreError):  # it tells of nothing any more
+        table.delete(_note(record.trash))
+        marker = read_marker(table, DEREGISTERED)
+        if marker is not None and _agreed(table, marker, VOID) == VOID:
+            remove_marker(table, DEREGISTERED)  # by who found the table before its drop
+    return record
 
 
 def purge(catalog: Catalog, grace_seconds: float | None) -> Purged:
     """See `purging.purge`."""
     from tiltyard.catalog.purging import Purged, until
 
-    done, now_ns = Purged(), catalog.store.now_ns()
+    store, done, now_ns = catalog.store, Purged(), catalog.store.now_ns()
     for record in dropped_tables(catalog):
-        if record.state == DROPPED:
-            if until(record, grace_seconds) > now_ns:
-                continue
-            record = _moved_aside(catalog, record)
-            table = catalog.store.at(record.location)
-            if not _is_here(catalog.store, record.location, record) or not _decide(table, record, PURGE):
-                continue
+        if record.state != PURGING and until(record, grace_seconds) > now_ns:
+            continue
+        if record.hidden:
+            marked.purge(catalog, record, done)
+            continue
+        if record.state != PURGING:
+            try:
+                record = _given_up(store, record)
+            except Outdated:
+                continue  # brought back, or another purge was first
             done.given_up.append(record)
-        _delete(catalog.store, record)
+        _delete(store, record)
         done.removed.append(record.location)
     return done
 
 
+def _given_up(store: Store, record: Dropped) -> Dropped:
+    """The record once nobody can bring the table back. Raises Outdated where others were first."""
+    purged = _aside(record.trash, record.object_id, "purged")
+    _move(store, record.location, purged, "purge")
+    return replace(record, location=purged)
+
+
 def _delete(store: Store, record: Dropped) -> None:
-    """Delete the data, then the word that decided it, then the marker (see the top), then what is left."""
-    end, marker = f"{record.location}/{_end(record)}", f"{record.location}/{DEREGISTERED}"
-    versions = f"{record.location}/_versions/"
-    found = [each.path for each in store.list(record.location) if each.path not in (end, marker)]
+    """Delete the files of a purged table, the note that tells what it was last."""
+    directory = record.location
+    note, versions = f"{directory}/{_note(record.trash)}", f"{directory}/_versions/"
+    found = [each.path for each in store.list(directory) if each.path != note]
     for path in sorted(found, key=lambda each: each.startswith(versions)):
         store.delete(path)
-    for name in store.list_names(record.location):
-        if name not in (DEREGISTERED, moves.PRIVATE):
-            store.delete_tree(f"{record.location}/{name}")
-    with suppress(ObjectNotFound):  # others have deleted all
-        store.sync_dir(record.location)
-    store.delete(end)
-    if record.home is None:
-        store.delete(marker)  # the directory stays: its name may be somebody else's at once
-    else:
-        store.delete_tree(record.location)
+    store.delete_tree(directory)

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 MAX_DEPTH = 64  # directories below each other in a listing; more is a loop of links
 MAX_DELETIONS = 16  # of one tree that others still write into
 MAX_KEPT_FAILURES = 64  # creations whose cause is remembered for `failure`
+NO_SUCH_RENAME = (errno.ENOSYS, errno.EINVAL)
+"""How a system says that it has no exclusive rename; after other failures a rename may have been done."""
+
 # Seconds between two looks at a held turnstile. Shorter pauses hand it around after every commit, which costs
 # each process a look at what the others did; these let whoever is awake do a few in a row.
 _FIRST_PAUSE = 0.0005
@@ -310,7 +313,12 @@ class LocalStore:
             except FileNotFoundError:
                 raise
             except OSError as error:
-                moved = self._move_over_own(source, target, error)
+                try:
+                    moved = self._move_over_own(source, target, error)
+                except FileNotFoundError:
+                    if error.errno in NO_SUCH_RENAME:
+                        raise
+                    return self._remember(target, Created.UNKNOWN, error)  # what failed may have been done
                 if not moved:
                     return Created.EXISTS
         except OSError as error:

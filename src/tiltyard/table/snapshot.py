@@ -22,7 +22,15 @@ from tiltyard.format.transaction import Transaction, decode_transaction
 from tiltyard.session import Session
 from tiltyard.store import ObjectStat, Store
 from tiltyard.table import refs
-from tiltyard.table.versions import VersionLocation, latest, list_versions, locate, not_found
+from tiltyard.table.versions import (
+    VersionLocation,
+    forget,
+    latest,
+    list_versions,
+    locate,
+    newest,
+    not_found,
+)
 
 IN_FLIGHT_SECONDS = 10.0
 """Where manifests are written under their final name, an incomplete newest one may be this old (decision
@@ -104,9 +112,14 @@ def open_latest(store: Store, session: Session) -> Snapshot:
     """
     watch = _Watch(store)
     for _ in range(MAX_OPEN_ATTEMPTS):
-        location = latest(store, session)
+        location, by_time = newest(store, session)
         try:
-            return read_snapshot(store, session, location)
+            stat = store.stat(location.path)
+            if by_time and session.cache.get(_cache_key(store, stat)) is None:
+                forget(store, session)  # another directory may have come to the name
+                location = latest(store, session)
+                stat = store.stat(location.path)
+            return _read(store, session, location, stat)
         except ObjectNotFound:
             if latest(store, session) == location:
                 raise not_found(store, location.version) from None
@@ -200,7 +213,10 @@ def read_snapshot(store: Store, session: Session, location: VersionLocation) -> 
 
     Raises ObjectNotFound when the manifest is gone, CorruptFile, UnsupportedFeature for unknown reader flags.
     """
-    stat = store.stat(location.path)
+    return _read(store, session, location, store.stat(location.path))
+
+
+def _read(store: Store, session: Session, location: VersionLocation, stat: ObjectStat) -> Snapshot:
     manifest, inline = session.cache.get_or(
         _cache_key(store, stat), lambda: (_decoded(store, session, location), 2 * stat.size)
     )

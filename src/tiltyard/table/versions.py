@@ -61,10 +61,22 @@ def latest(store: Store, session: Session) -> VersionLocation:
 
     Raises TableNotFound when there is no table, CorruptFile when both manifest naming schemes are in use.
     """
-    found = latest_or_none(store, session)
+    return newest(store, session)[0]
+
+
+def newest(store: Store, session: Session) -> tuple[VersionLocation, bool]:
+    """As `latest`, with whether only the time of the directory was compared: of another directory that has
+    come to the name and was changed in the same tick of the clock, that says nothing.
+    """
+    found, by_time = _newest(store, session)
     if found is None:
         raise _no_table(store)
-    return found
+    return found, by_time
+
+
+def forget(store: Store, session: Session) -> None:
+    """Have the next look list the versions."""
+    session.cache.drop(_seen_key(store))
 
 
 def _no_table(store: Store) -> TableNotFound:
@@ -77,22 +89,30 @@ def _no_table(store: Store) -> TableNotFound:
 
 def latest_or_none(store: Store, session: Session) -> VersionLocation | None:
     """As `latest`, None where there is no table."""
+    return _newest(store, session)[0]
+
+
+def _newest(store: Store, session: Session) -> tuple[VersionLocation | None, bool]:
     try:
         # Before anything else: what changes after this moment shows as another time next time.
         directory_ns = store.dir_stat(names.VERSIONS_DIR)
     except ObjectNotFound:
-        return None
+        return None, False
     if directory_ns is None:
-        return _greatest(store)
-    key = (store.identity, names.VERSIONS_DIR, "latest", "")
+        return _greatest(store), False
+    key = _seen_key(store)
     seen: _Seen | None = session.cache.get(key)
     if seen is not None and seen.directory_ns == directory_ns and seen.looked_ns - directory_ns > RACY_NS:
-        return seen.location
+        return seen.location, True
     looked_ns = store.now_ns()
     found = _greatest(store)
     if found is not None:
         session.cache.put(key, _Seen(found, directory_ns, looked_ns), LOCATION_BYTES)
-    return found
+    return found, False
+
+
+def _seen_key(store: Store) -> tuple[str, str, str, str]:
+    return store.identity, names.VERSIONS_DIR, "latest", ""
 
 
 def read_hint(store: Store) -> int | None:

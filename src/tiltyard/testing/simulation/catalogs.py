@@ -25,6 +25,7 @@ from tiltyard.catalog.tables import create_table, deregister_table, register_tab
 from tiltyard.catalog.trash import drop_table, undrop_table
 from tiltyard.dataset import LanceDataset
 from tiltyard.errors import (
+    CorruptFile,
     NamespaceAlreadyExists,
     NamespaceNotEmpty,
     NamespaceNotFound,
@@ -33,6 +34,7 @@ from tiltyard.errors import (
     TableNotDropped,
     TableNotFound,
     TiltyardError,
+    VersionNotFound,
 )
 from tiltyard.testing.simulation import catalogs_model as model
 from tiltyard.testing.simulation.catalogs_model import Answer, Asked, Done, Id, Refused, Shelf
@@ -46,6 +48,9 @@ ROOT = "lake"
 
 STOCK, STOCK_CONTENT = "stock", 900
 """A table without an entry, which calls register, and its content."""
+
+REMAINDER = "was cut off has left"
+"""What an error says of a name that is taken by what a dead caller has left."""
 
 _CODES: tuple[tuple[type[TiltyardError], int], ...] = (
     (NamespaceNotFound, model.NO_NAMESPACE),
@@ -71,6 +76,7 @@ class Ledger:
     asked: list[Asked] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     contents: list[int] = field(default_factory=lambda: [STOCK_CONTENT])
+    purges: int = 0
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
     def content(self) -> int:
@@ -121,6 +127,8 @@ class Caller:
             answer = _answer(mine, seen[0] if sees and seen else None)
             if mine.outcome is Outcome.FAILED and answer is None:
                 step, answer, then = model.nothing, Done(), None  # it failed for certain: nothing was done
+            elif isinstance(mine.error, TableAlreadyExists) and REMAINDER in str(mine.error):
+                step, answer, then = model.nothing, Done(), None  # the model knows no remainders
             who = f"{mine.actor}: {name}"
             self.ledger.asked.append(Asked(who, mine.begun, mine.ended, step, answer, alternatives, then))
 
@@ -128,7 +136,7 @@ class Caller:
 
     def _write(self, id: Id, content: int, mode: str) -> int | None:
         _, dataset = create_table(self.catalog, id, rows({content: content}), mode=mode)
-        with suppress(StoreError):
+        with suppress(StoreError, VersionNotFound):  # purged meanwhile
             return content_of(dataset) if mode == "exist_ok" else content
         return None
 
@@ -161,7 +169,7 @@ class Caller:
 
         def run() -> None:
             undrop_table(self.catalog, id)
-            with suppress(TableNotFound, StoreError):  # dropped again, or renamed
+            with suppress(TableNotFound, StoreError, VersionNotFound):  # dropped again, or renamed
                 seen.append(content_of(opened(self.catalog, id)))
 
         def step(shelf: Shelf) -> tuple[Shelf, Answer]:
@@ -172,10 +180,13 @@ class Caller:
 
     def purge(self, *ids: Id) -> None:
         """Give up whatever was dropped more than the grace ago: perhaps these."""
-        steps = [partial(model.purge, (id, content)) for id in ids for content in self.ledger.contents]
-        self.ask("purge", model.nothing, lambda: purge(self.catalog, 0.0))
-        mine = self.ledger.asked[-1]
-        mine.answer, mine.alternatives = None, tuple(steps)
+        self.ledger.purges += 1
+        try:
+            self.ask("purge", model.nothing, lambda: purge(self.catalog, 0.0))
+        finally:
+            steps = [partial(model.purge, (id, content)) for id in ids for content in self.ledger.contents]
+            mine = self.ledger.asked[-1]
+            mine.answer, mine.alternatives = None, tuple(steps)
 
     def rename(self, id: Id, new: Id) -> None:
         """Give a table another id."""
@@ -195,8 +206,17 @@ class Caller:
 
     def read(self, id: Id) -> None:
         """Find a table by its id and read it."""
-        name = f"read {_told(id)}"
-        self.ask(name, partial(model.read, id), lambda: content_of(opened(self.catalog, id)), sees=True)
+
+        def run() -> int | None:
+            dataset = opened(self.catalog, id)
+            try:
+                return content_of(dataset)
+            except (CorruptFile, VersionNotFound):
+                if not self.ledger.purges:
+                    raise
+                return None  # it was dropped and purged meanwhile
+
+        self.ask(f"read {_told(id)}", partial(model.read, id), run, sees=True)
 
     def exists(self, id: Id) -> None:
         """Ask whether there is a table."""

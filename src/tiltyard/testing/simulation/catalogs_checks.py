@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from tiltyard.table.scan import Scan, ScanRequest
@@ -156,3 +156,18 @@ def check_directories(world: World, ledger: Ledger) -> list[str]:
     if len(orphans) > unsure + failures:
         return [f"K4: directories that nobody has: {orphans}"]
     return []
+
+
+def check_aside(world: World, dropped: Collection[str]) -> list[str]:
+    """K4, K7 of a catalog without a register: beside tables, nothing holds files but what is in the
+    directories of these dropped ones.
+    """
+    if world.storm.struck["machine crash"]:
+        return []  # power loss brings back what was deleted
+    store, wrong = world.store(ROOT), []
+    for name in store.list_names():
+        files = (
+            [each.path for each in store.list(name)] if _HASHED.match(name) and name not in dropped else []
+        )
+        wrong += [f"K4: {name} holds {files}, and no table"] if files else []
+    return wrong

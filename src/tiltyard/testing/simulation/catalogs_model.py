@@ -42,11 +42,13 @@ class Shelf:
     directories hold the files of tables that were deregistered.
 
     `seated`: root tables lie in directories of their names. `moves`: such a directory can be renamed, so that
-    a dropped or renamed table leaves its seat.
+    a dropped or renamed table leaves its seat. `registered`: a table that finds its seat taken gets a
+    directory of its own; without a register there is none but the seat.
     """
 
     seated: bool = False
     moves: bool = True
+    registered: bool = True
     items: frozenset[tuple[Id, Item]] = frozenset()
     dropped: tuple[tuple[Id, Item], ...] = ()
     left: frozenset[Id] = frozenset()
@@ -78,7 +80,7 @@ class Shelf:
     def seat_of(self, id: Id) -> Id | None:
         """Where a new table of this id lies: not where a dropped or renamed table could not leave."""
         seat = self.seat_at(id)
-        return None if seat is None or self._is_occupied(seat) else seat
+        return None if seat is None or (self.registered and self._is_occupied(seat)) else seat
 
     def seat_at(self, id: Id) -> Id | None:
         """The seat of a root name."""
@@ -213,6 +215,8 @@ def undrop(id: Id, content: int | None, shelf: Shelf) -> tuple[Shelf, Answer]:
     left.remove(mine[-1])
     without, item = replace(shelf, dropped=tuple(left)), mine[-1][1]
     seat = item.home if without.is_seat_free(item.home) else None
+    if seat is None and not shelf.registered:
+        return shelf, Refused(frozenset({TABLE_EXISTS}))
     return without.put(id, replace(item, seat=seat, home=None)), Done(item.content)
 
 
@@ -235,6 +239,8 @@ def rename(id: Id, new: Id, shelf: Shelf) -> tuple[Shelf, Answer]:
     if shelf.moves:
         seat = shelf.seat_at(new)
         seat = seat if shelf.is_seat_free(seat) else None
+        if seat is None and not shelf.registered:
+            return shelf, Refused(frozenset({TABLE_EXISTS}))
     return shelf.without(id).put(new, replace(there, seat=seat)), Done()
 
 

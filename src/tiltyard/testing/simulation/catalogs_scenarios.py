@@ -18,6 +18,10 @@ from functools import partial
 from itertools import combinations_with_replacement
 from typing import TypeAlias, TypeVar
 
+from tiltyard.catalog.check import check
+from tiltyard.catalog.findings import PRUNE
+from tiltyard.catalog.purging import purge
+from tiltyard.catalog.repair import plan_repair, repair
 from tiltyard.catalog.rows import Row
 from tiltyard.catalog.trash import dropped_tables
 from tiltyard.errors import CatalogThrottled, CommitConflict, TiltyardError
@@ -27,6 +31,7 @@ from tiltyard.testing.simulation.catalogs_checks import (
     FOREIGN_KEY,
     FOREIGN_TYPE,
     FOREIGN_VALUE,
+    check_aside,
     check_directories,
     check_settled,
     check_versions,
@@ -59,6 +64,11 @@ class Place:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def registered(self) -> bool:
+        """Whether the catalog has a register; else it has no namespaces."""
+        return self.properties.get("manifest_enabled") != "false"
+
+    @property
     def tables(self) -> tuple[Id, ...]:
         """Every id that a table may get."""
         return self.table, self.new, self.far
@@ -72,6 +82,7 @@ PLACES: Mapping[str, Place] = {
     "manifest": Place(
         ("t",), ("u",), ("n", "u"), ("t",), ("n",), (*_STARTS, "namespace"), {"dir_listing_enabled": "false"}
     ),
+    "directories": Place(("t",), ("u",), ("w",), (), (), _STARTS, {"manifest_enabled": "false"}),
 }
 
 Step: TypeAlias = Callable[[Caller, Place], None]
@@ -160,6 +171,37 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
 }
 
+UNREGISTERED: Sequence[str] = (
+    "create",
+    "exist_ok",
+    "overwrite",
+    "drop",
+    "undrop",
+    "purge",
+    "rename",
+    "back",
+    "deregister",
+)
+"""Every two of these meet where directories are the catalog."""
+
+UNREGISTERED_PAIRS: Sequence[tuple[str, str]] = tuple(combinations_with_replacement(UNREGISTERED, 2))
+
+UNREGISTERED_GROUPS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    **{name: GROUPS[name] for name in ("creates", "lives", "renames")},
+    "ends": {
+        "a": ("drop", "undrop", "read"),
+        "b": ("purge", "create", "purge"),
+        "c": ("undrop", "drop", "purge"),
+    },
+    "threads": {
+        "a/1": ("create", "drop", "undrop"),
+        "a/2": ("undrop", "rename", "read"),
+        "a/3": ("purge", "exist_ok"),
+        "b": ("overwrite", "drop", "purge"),
+    },
+    "purges": GROUPS["purges"],
+}
+
 LEFT_OUT = (("registers", "root"),)
 """A root table is there for everybody once its first version is, before it has its row. Where another table
 is registered under its name in that moment, its creator gives way; and a third caller has seen what never
@@ -231,11 +273,12 @@ def _set_up(ledger: Ledger, place: Place, start: str) -> None:
         draft.put(Row(FOREIGN_ID, FOREIGN_TYPE, None, '{"k":"v"}', ("a", None)))  # type: ignore[attr-defined]
         draft.metadata[FOREIGN_KEY] = FOREIGN_VALUE  # type: ignore[attr-defined]
 
-    caller.catalog.mutate(leave_something)
-    if start == "namespace":
-        caller.create_namespace(place.space)
-    if start != "no parent":
-        caller.create_namespace(("n",))
+    if place.registered:
+        caller.catalog.mutate(leave_something)
+        if start == "namespace":
+            caller.create_namespace(place.space)
+        if start != "no parent":
+            caller.create_namespace(("n",))
     if start in ("present", "dropped"):
         caller.create(place.table)
     if start == "dropped":
@@ -281,14 +324,20 @@ def _check(world: World, ledger: Ledger, place: Place) -> list[str]:
     wrong = list(ledger.wrong)
     caller = Caller(ledger, open_lake(world, **place.properties))
     _look(caller, place)
-    caller.create_namespace(("zz",))
-    wrong += check_settled(world)
-    wrong += check_directories(world, ledger)
+    if place.registered:
+        caller.create_namespace(("zz",))
+        wrong += check_settled(world)
+        wrong += check_directories(world, ledger)
     if world.storm.struck:
         caller.wait(HOURS)  # what the dead have left under a name is in the way for a while
+    if not place.registered:
+        _tidy(caller)
     _bring_back(caller, place)
     _look(caller, place)
-    wrong += check_versions(world)
+    if place.registered:
+        wrong += check_versions(world)
+    else:
+        wrong += check_aside(world, [each.location for each in dropped_tables(caller.catalog)])
     if not is_linearizable(calls(ledger.asked), _empty(world, place)):
         wrong.append("K2: no order of the calls explains the answers: " + "; ".join(map(str, ledger.asked)))
     return wrong
@@ -296,7 +345,11 @@ def _check(world: World, ledger: Ledger, place: Place) -> list[str]:
 
 def _empty(world: World, place: Place) -> Shelf:
     """What the model begins with: whether root tables lie under their names, and whether directories move."""
-    return Shelf(seated="dir_listing_enabled" not in place.properties, moves=world.settings.medium == "disk")
+    return Shelf(
+        seated="dir_listing_enabled" not in place.properties,
+        moves=world.settings.medium == "disk",
+        registered=place.registered,
+    )
 
 
 def _look(caller: Caller, place: Place) -> None:
@@ -305,13 +358,22 @@ def _look(caller: Caller, place: Place) -> None:
         caller.read(each)
     caller.exists(place.table)
     caller.list(())
-    caller.list(("n",))
-    caller.list_namespaces(())
+    if place.registered:
+        caller.list(("n",))
+        caller.list_namespaces(())
+
+
+def _tidy(caller: Caller) -> None:
+    """Finish the purges of the dead; set aside what they have left under the names of tables."""
+    purge(caller.catalog)
+    plan = plan_repair(check(caller.catalog), [PRUNE])
+    if not plan.is_empty:
+        repair(caller.catalog, plan)
 
 
 def _bring_back(caller: Caller, place: Place) -> None:
     """Undrop everything, each table that is in the way getting another name first."""
-    if not any(each == ("n",) for each in _namespaces(caller)):
+    if place.registered and not any(each == ("n",) for each in _namespaces(caller)):
         caller.create_namespace(("n",))
     for number, each in enumerate(dropped_tables(caller.catalog)):
         caller.rename(each.id, (f"spare{number}",))
@@ -329,9 +391,12 @@ def catalog_scenarios(settings: Callable[[Medium], Settings]) -> dict[str, Calla
     media: tuple[Medium, ...] = ("disk", "objects")
     for medium in media:
         for where, place in PLACES.items():
+            if not place.registered and medium != "disk":
+                continue  # UNDECIDED
             name = f"catalog-pairs-{where}-{medium}"
-            found[name] = partial(CatalogScenario, name, place, settings(medium))
-            for group, actors in GROUPS.items():
+            pairs = PAIRS if place.registered else UNREGISTERED_PAIRS
+            found[name] = partial(CatalogScenario, name, place, settings(medium), pairs=pairs)
+            for group, actors in (GROUPS if place.registered else UNREGISTERED_GROUPS).items():
                 if (group, where) in LEFT_OUT:
                     continue
                 name = f"catalog-{group}-{where}-{medium}"

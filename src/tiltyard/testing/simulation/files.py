@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as modes
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -218,14 +218,13 @@ class Files:
             return
         settled[node.number] = node
         kept = dict(node.durable)
+        left = _left_by_moves(node)
         for name in sorted({*node.names, *node.durable}):
             now, before = node.names.get(name), node.durable.get(name)
+            if name in left:
+                continue  # as the name that the directory has now
             if now is not before and not choices.choose(2, LOSS_CHANCE):
-                # 0: the change survives
-                if now is None:
-                    kept.pop(name, None)
-                else:
-                    kept[name] = now
+                _survive(node, name, kept, left)  # 0: the change survives
             elif now is not before:
                 lost.append(f"{path}/{name} {'made' if before is None else 'changed'}")
         for name in sorted(kept):
@@ -262,6 +261,30 @@ class Files:
                 yield from self._walk(child, f"{path}/{name}")
             else:
                 yield f"{path}/{name}", bytes(child.data)
+
+
+def _left_by_moves(node: Node) -> dict[str, Node]:
+    """The names that directories had which have another one in the same directory now: no directory has two
+    names, or none, whatever is lost.
+    """
+    now = {child.number for child in node.names.values()}
+    return {
+        name: child
+        for name, child in node.durable.items()
+        if child.is_directory and node.names.get(name) is not child and child.number in now
+    }
+
+
+def _survive(node: Node, name: str, kept: dict[str, Node], left: Mapping[str, Node]) -> None:
+    """A name is what it was last; so is the one that its directory had before."""
+    kept.pop(name, None)
+    now = node.names.get(name)
+    if now is None:
+        return
+    kept[name] = now
+    for old, child in left.items():
+        if child is now:
+            _survive(node, old, kept, left)
 
 
 def _torn(before: bytes, full: bytes) -> bytes:
