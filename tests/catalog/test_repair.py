@@ -56,8 +56,17 @@ def visible(catalog: Catalog) -> tuple[list[str], list[str]]:
     )
 
 
+AS_2_0 = """
+import shutil
+rows = lance.dataset(p).to_table()
+shutil.rmtree(p)
+lance.write_dataset(rows, p, data_storage_version="2.0") and None
+"""
+
+
+@pytest.mark.parametrize("is_old", [False, True], ids=["of today", "of the first programs"])
 def test_a_catalog_with_every_damage_is_mended_in_one_version_and_the_repair_taken_back(
-    catalog: Catalog,
+    is_old: bool, catalog: Catalog, peer: Peer
 ) -> None:
     root = Path(catalog.uri)
     duplicate(root, "a$t")
@@ -68,6 +77,9 @@ def test_a_catalog_with_every_damage_is_mended_in_one_version_and_the_repair_tak
     (root / "33333333_a$e").mkdir()
     (root / "d.lance").mkdir()
     (root / "d.lance" / ".lance-reserved").write_bytes(b"reserved")
+    if is_old:
+        peer(AS_2_0, p=f"{root}/__manifest")
+        catalog = open_catalog(str(root), session=Session())
     before = visible(catalog)
     version = catalog.register().version
 

@@ -18,6 +18,7 @@ from tiltyard.errors import UnsupportedFeature
 from tiltyard.file import open_file
 from tiltyard.memwal import layout
 from tiltyard.memwal.capture import capture
+from tiltyard.memwal.compaction import compact_streams
 from tiltyard.memwal.levels import SsTableLevel
 from tiltyard.memwal.lookup import Lookup
 from tiltyard.memwal.writer import ShardWriter
@@ -274,6 +275,10 @@ def test_tables_of_version_2_0_are_streamed_into_in_2_2(tmp_path: Path, peer: Pe
     expected = {(1,): 0.0, (2,): 1.0, (3,): 2.0, (4,): 2.0}
     assert key_rows(peer(SCAN, p=str(path), listed=listed(newest_manifest(path))), ["k"]) == expected
     assert key_rows(live(path), ["k"]) == expected
+    opened = lance.dataset(str(path))
+    assert compact_streams(opened._store, opened._session).upserted == 3
+    theirs = peer("lance.dataset(p).to_table()", p=str(path))
+    assert key_rows(theirs, ["k"]) == key_rows(lance.dataset(str(path)).to_table(), ["k"]) == expected
 
 
 def test_lookups_use_the_key_index_of_the_official_writer(

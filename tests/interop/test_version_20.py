@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import tiltyard as ty
 import tiltyard.lance as lance
 from peer import Peer
 from tables_alike import difference
@@ -140,6 +141,18 @@ def test_files_of_several_versions_in_one_table(path: str, peer: Peer, version: 
     assert alike(path, peer).num_rows == len(expected)
     assert alike(path, peer, filter="id = 2071").num_rows == 1
     assert not lance.dataset(path).verify(checksums=True).findings
+
+
+def test_the_plain_face_writes_beside_files_of_2_0(path: str, peer: Peer) -> None:
+    table = ty.open_table(path)
+    with pytest.raises(UnsupportedFeature, match="data_storage_version"):
+        table.upsert(rows_of(0, 1), "id")
+    table.upsert(rows_of(ROWS - 1, 2), "id", data_storage_version="2.2")
+    assert table.update({"kind": "'z'"}, "id = 5", data_storage_version="2.2") == 1
+    assert alike(path, peer, filter="kind = 'z'")["id"].to_pylist() == [5]
+    assert alike(path, peer).num_rows == ROWS + 1
+    table.optimize(data_storage_version="2.2")
+    assert peer(VERSIONS, p=path) == [(2, 2)]
 
 
 def test_indices_of_version_2_0_are_used_and_extended(path: str, peer: Peer) -> None:

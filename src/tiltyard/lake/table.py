@@ -157,6 +157,7 @@ class Table(Streamed):
         on: str | Sequence[str] | None = None,
         *,
         schema: Any = None,
+        data_storage_version: str | None = None,
         commit_message: str | None = None,
         transaction_properties: Mapping[str, str] | None = None,
     ) -> dict[str, int]:
@@ -165,11 +166,12 @@ class Table(Streamed):
 
         `on`: the columns of the key; without it the table's primary or unique key. Columns that the data
         lacks keep their values in rows that are there, and are null in new ones. A key with a null in it is
-        always new.
-        Data as for `append`. Of two upserts of one new key the second finds the row of the first. Raises
-        `AmbiguousMerge` where the data has a key twice, `SchemaMismatch`, and what a commit raises.
+        always new. Data as for `append`. Of two upserts of one new key the second finds the row of the first.
+        Raises `AmbiguousMerge` where the data has a key twice, `SchemaMismatch`, and what a commit raises.
         """
         merge = self.merge(on).when_matched_update_all().when_not_matched_insert_all()
+        if data_storage_version is not None:
+            merge = merge.data_storage_version(data_storage_version)
         done = merge.execute(
             data,
             schema=schema,
@@ -179,17 +181,13 @@ class Table(Streamed):
         return {"inserted": done["num_inserted_rows"], "updated": done["num_updated_rows"]}
 
     def merge(self, on: str | Sequence[str] | None = None) -> MergeInsertBuilder:
-        """Say what shall happen to rows of the table and of data that have one key, then `execute`; see
-        `LanceDataset.merge_insert`.
-        """
+        """Say what happens to rows and data of one key, then `execute`; see `LanceDataset.merge_insert`."""
         self._check_writable("merge")
         self._refuse_streamed("merge")
         return self._ds.merge_insert(on)
 
     def dedupe(self, on: str | Sequence[str] | None = None, *, keep: str = "last") -> int:
-        """Delete all rows but the last (or first) of each key; how many they were. See
-        `LanceDataset.dedupe`.
-        """
+        """Delete all rows but the last (or first) of each key; how many. See `LanceDataset.dedupe`."""
         self._check_writable("dedupe")
         self._refuse_streamed("dedupe")
         return self._ds.dedupe(on, keep=keep)["num_deleted_rows"]
@@ -202,10 +200,12 @@ class Table(Streamed):
         return self._ds.delete(where)["num_deleted_rows"]
 
     @plain
-    def update(self, updates: Mapping[str, str], where: Any = None) -> int:
+    def update(
+        self, updates: Mapping[str, str], where: Any = None, *, data_storage_version: str | None = None
+    ) -> int:
         """Set columns, `{"price": "price * 2"}`, of the rows for which the SQL is true; how many they were.
         Expressions see the row as it was; a dotted path sets a field of a struct. As with `delete` all rows
-        are meant only where that is said: `where="true"`.
+        are meant only where that is said: `where="true"`. `data_storage_version`: of the new data files.
         """
         self._check_writable("update")
         self._refuse_streamed("update")
@@ -213,7 +213,7 @@ class Table(Streamed):
             raise InvalidInput(
                 "update changes the rows that where= finds: give where='true' to change all rows"
             )
-        return self._ds.update(updates, where)["num_rows_updated"]
+        return self._ds.update(updates, where, data_storage_version=data_storage_version)["num_rows_updated"]
 
     def create_index(self, column: str, *, name: str | None = None, replace: bool = True) -> None:
         """Build a B-tree index on a column or dotted path: filters, counts, deletes and updates on it then

@@ -51,6 +51,7 @@ from tiltyard.memwal.life import of_this_life, readable
 from tiltyard.memwal.log_schema import log_schema
 from tiltyard.memwal.manifest import newest, update
 from tiltyard.memwal.marks import marks_of, uncompacted
+from tiltyard.memwal.sstable import written_version
 from tiltyard.memwal.streamed_rows import appended, planned
 from tiltyard.table.apply.mem_wal import entry_of
 from tiltyard.table.back_off import back_off
@@ -204,6 +205,7 @@ class _Compactor:
                     duplicates=Duplicates.LAST,
                     write_mode=WriteMode.ROWS,
                     compacted_sstables=marks,
+                    file_version=written_version(base),
                 )
                 plan = planned(base, levels, schema, settings)
                 job = MergeJob(settings, plan.source.source)

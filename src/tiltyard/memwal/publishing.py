@@ -19,13 +19,11 @@ from tiltyard.errors import (
     WriterPoisoned,
 )
 from tiltyard.format.shard_manifest import ShardManifest, SsTable
-from tiltyard.format.version import FileVersion
 from tiltyard.memwal import layout
 from tiltyard.memwal.manifest import still_ours, update
 from tiltyard.memwal.memtable import MemTable
-from tiltyard.memwal.sstable import write_sstable
+from tiltyard.memwal.sstable import write_sstable, written_version
 from tiltyard.table.back_off import back_off
-from tiltyard.table.row_changes import table_file_version
 
 if TYPE_CHECKING:
     from tiltyard.memwal.owner import Owned
@@ -180,9 +178,7 @@ def publish_generation(owned: Owned, manifest: ShardManifest, table: MemTable) -
     """
     known = still_ours(owned.shard, manifest)
     name = layout.sstable_name(table.generation)
-    version = table_file_version(owned.base)
-    if version is FileVersion.V2_0:
-        version = FileVersion.V2_2  # our writer makes none of the oldest form; readers take either
+    version = written_version(owned.base)
     made = write_sstable(
         owned.shard, name, table.generation, table.stored(), version, owned.base.session, owned.maintained
     )

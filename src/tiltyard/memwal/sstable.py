@@ -46,6 +46,7 @@ from tiltyard.table.apply import NewTable, apply
 from tiltyard.table.indexing.create import build_entry
 from tiltyard.table.merge.join import KeyIndex
 from tiltyard.table.merge.key_filter import bitmap_of
+from tiltyard.table.row_changes import table_file_version
 from tiltyard.table.snapshot import Snapshot
 from tiltyard.table.versions import VersionLocation
 
@@ -80,6 +81,14 @@ class Rows:
         return sum(each.num_rows for each in self.batches)
 
 
+def written_version(base: Snapshot) -> FileVersion:
+    """The version of the data files that streams write for a table, here and into the table: its own, where
+    ours writes it. Nobody is there to be asked for another, and all readers take both.
+    """
+    version = table_file_version(base)
+    return FileVersion.V2_2 if version is FileVersion.V2_0 else version
+
+
 def write_sstable(
     shard: Store,
     name: str,
@@ -91,7 +100,7 @@ def write_sstable(
 ) -> SsTable:
     """Write a generation into the directory `name` of a shard, durably; what the shard's manifest says of it.
 
-    `version`: that of the table's data files. `maintained`: B-trees of the table that this one gets too.
+    `version`: see `written_version`. `maintained`: B-trees of the table that this one gets too.
     Raises store errors; what was written then stays, named by nobody, until it is collected.
     """
     store = shard.at(name)

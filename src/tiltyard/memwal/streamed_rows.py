@@ -23,6 +23,7 @@ import pyarrow as pa
 from tiltyard.memwal.levels import SsTableLevel
 from tiltyard.memwal.log_schema import LogSchema
 from tiltyard.memwal.merged import MergedLevel
+from tiltyard.memwal.sstable import written_version
 from tiltyard.table.merge import Planned, Settings
 from tiltyard.table.merge.bind import Bound, bind
 from tiltyard.table.merge.execute import recorded_key
@@ -33,6 +34,7 @@ from tiltyard.table.merge.lookup import find_rows
 from tiltyard.table.merge.plan import MergePlan, Pairs
 from tiltyard.table.merge.source import FittedSource
 from tiltyard.table.row_changes import NewRows, RowChanges
+from tiltyard.table.write import WriteOptions
 
 if TYPE_CHECKING:
     from tiltyard.format.operations import Update
@@ -156,5 +158,6 @@ def _recorded(bound: Bound, columns: Sequence[Any], fresh: Ints) -> tuple[Any, K
 def appended(changes: RowChanges, levels: Sequence[SsTableLevel], schema: LogSchema, marks: Any) -> Update:
     """Write every row of the SSTables of a table without a key; the operation to commit."""
     source = StreamedRows(levels, schema)
-    changes.add(map(NewRows, source.batches()), arrow_schema=source.schema)
+    options = WriteOptions(version=written_version(changes.snapshot))
+    changes.add(map(NewRows, source.batches()), options=options, arrow_schema=source.schema)
     return changes.updating(compacted_sstables=marks)
