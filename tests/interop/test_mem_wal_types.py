@@ -281,6 +281,19 @@ def test_tables_of_version_2_0_are_streamed_into_in_2_2(tmp_path: Path, peer: Pe
     assert key_rows(theirs, ["k"]) == key_rows(lance.dataset(str(path)).to_table(), ["k"]) == expected
 
 
+def test_rows_without_a_key_are_appended_to_tables_of_version_2_0(tmp_path: Path, peer: Peer) -> None:
+    path = str(tmp_path / "t")
+    peer(
+        "lance.write_dataset(rows, p, data_storage_version='2.0') and None", p=path, rows=pa.table({"a": [1]})
+    )
+    dataset = lance.dataset(path)
+    dataset.initialize_mem_wal(unsharded=True)
+    with dataset.mem_wal_writer(SHARD) as writer:
+        writer.put(pa.table({"a": [2, 3]}))
+    assert compact_streams(dataset._store, dataset._session).upserted == 2
+    assert sorted(peer("lance.dataset(p).to_table()", p=path)["a"].to_pylist()) == [1, 2, 3]
+
+
 def test_lookups_use_the_key_index_of_the_official_writer(
     tmp_path: Path, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
