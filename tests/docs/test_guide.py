@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PATHS = [str(Path(each).absolute()) for each in sys.path if each]
 
 
 def blocks(page: str) -> list[str]:
@@ -19,6 +22,8 @@ def test_every_block_of_the_page_runs_in_order(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    # Pages that begin processes of their own: these find what is imported here, wherever it was begun.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(PATHS))
     found = blocks(page)
     assert found
     scope: dict[str, object] = {"__name__": page}

@@ -176,6 +176,21 @@ def test_a_table_gets_more_shards_and_keeps_its_rows(readings: Any) -> None:
     assert values(readings) == {**dict.fromkeys(KEYS, 1.0), 1: 3.0}
 
 
+def test_what_is_merged_is_merged_over_the_change(readings: Any) -> None:
+    with readings.stream(shards=2, merge={"value": "sum"}) as stream:
+        stream.put(rows(KEYS))
+        stream.flush()
+        stream.put(rows(KEYS))
+    assert readings.reshard(3).activated == 3
+    assert readings.sharding == Sharding("bucket", "sensor", 3, 3, False)
+    assert sorted(readings.shard_of(KEYS).to_pylist())[-1] == 2
+    with readings.stream() as stream:
+        stream.put(rows(KEYS, 4.0))
+        assert values(readings) == {**dict.fromkeys(KEYS, 6.0), 0: 6.5}
+    readings.drain()
+    assert values(readings) == {**dict.fromkeys(KEYS, 6.0), 0: 6.5}
+
+
 def test_a_change_that_stopped_is_finished_by_anybody(readings: Any) -> None:
     from tiltyard.memwal.resharding import compacted, revise
 
