@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from tiltyard.errors import CorruptFile
 from tiltyard.format.roaring import decode_roaring, encode_roaring
+from tiltyard.kernels.distinct import distinct
 
 MAX_ARROW_ROWS = 5000
 """Deleted rows up to which the Arrow form is written."""
@@ -52,7 +53,7 @@ def decode_deletions(data: Any, kind: str, path: str) -> npt.NDArray[np.uint32]:
         return decode_roaring(data, "the deletion file", path)
     values = _decode_arrow(data, path)
     if len(values) > 1 and not (values[1:] > values[:-1]).all():
-        values = np.unique(values)
+        values = distinct(values)
     return values
 
 

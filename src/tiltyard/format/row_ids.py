@@ -14,6 +14,7 @@ import numpy.typing as npt
 from tiltyard.errors import CorruptFile
 from tiltyard.format import wire
 from tiltyard.format.protos import table_pb2 as pb
+from tiltyard.kernels.distinct import distinct
 
 MAX_SEQUENCE_ROWS = 2**32
 """Rows that a sequence may claim: a fragment cannot have more."""
@@ -152,7 +153,7 @@ def _segment_rows(m: Any) -> int:
         holes = _array_values(body.holes)
         if len(holes) and not (int(holes.min()) >= body.start and int(holes.max()) < body.end):
             raise CorruptFile("a hole in a segment of row ids lies outside its range")
-        return slots - len(np.unique(holes))
+        return slots - len(distinct(holes))
     if len(body.bitmap) != -(-slots // 8):
         raise CorruptFile(f"a segment of {slots} row ids has a bitmap of {len(body.bitmap)} bytes")
     return int(_bits(body.bitmap, slots).sum())

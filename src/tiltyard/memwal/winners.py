@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tiltyard.kernels.distinct import distinct
 from tiltyard.memwal.capture import ShardLevels
 from tiltyard.memwal.levels import Keys, Level
 from tiltyard.table.merge.join import KeyIndex
@@ -75,7 +76,7 @@ def winners(captured: Captured) -> Winners:
         chosen += of_shard
         key = resolve_key(captured.base.schema, captured.schema.key)
         shadowed.append(find_rows(captured.base, key, index, columns).addresses)
-    gone = np.unique(np.concatenate(shadowed)) if shadowed else np.empty(0, np.uint64)
+    gone = distinct(np.concatenate(shadowed)) if shadowed else np.empty(0, np.uint64)
     return Winners(tuple(chosen), gone)
 
 

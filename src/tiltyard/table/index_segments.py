@@ -22,6 +22,7 @@ from tiltyard.format.index_metadata import FRAGMENT_REUSE
 from tiltyard.format.names import index_directory
 from tiltyard.index.btree.layout import READABLE_VERSIONS
 from tiltyard.index.btree.search import BTree, open_btree
+from tiltyard.kernels.distinct import distinct
 from tiltyard.table.bases import base_place
 from tiltyard.table.deletions import deleted_addresses, load_deletions, without_deleted
 from tiltyard.table.index_entries import covered_fragments, is_btree, stores_addresses
@@ -248,7 +249,7 @@ def _proven(snapshot: Snapshot, segment: Segment) -> Segment:
         found = [segment.located(ids)[1] for ids in tree.ids()]
     except (CorruptFile, ObjectNotFound, UnsupportedFeature):
         return segment  # whoever asks it gets the error
-    addresses = np.unique(np.concatenate(found))
+    addresses = distinct(np.concatenate(found))
     deleted = deleted_addresses(snapshot, segment.fragments.tolist())
     live = addresses[without_deleted(deleted, addresses)]
     owners = np.searchsorted(segment.fragments, (live >> _SHIFT).astype(np.uint32))

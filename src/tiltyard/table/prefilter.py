@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from tiltyard.errors import CorruptFile, ObjectNotFound, UnsupportedFeature
 from tiltyard.expr.index_query import AllOf, AnyOf, ColumnQuery, IndexQuery, asked, index_query
+from tiltyard.kernels.distinct import distinct
 from tiltyard.table.deletions import load_deletions, without_deleted
 from tiltyard.table.index_segments import Segment, btree_segments
 from tiltyard.table.plan import Picked, Piece, Unit
@@ -314,7 +315,7 @@ def _search(query: IndexQuery, plan: _Plan) -> Addresses:
 
 
 def _united(parts: list[Addresses]) -> Addresses:
-    return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
+    return distinct(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
 
 
 def _located(

@@ -29,6 +29,7 @@ from tiltyard.index.btree.layout import (
     RANGE_PARTITIONED_KEY,
 )
 from tiltyard.index.order import Cut, Interval, Keys, Texts, order_of
+from tiltyard.kernels.distinct import distinct
 from tiltyard.session import Session
 from tiltyard.store.protocol import Store
 
@@ -183,7 +184,7 @@ class BTree:
         if len(query.values) > FEW_CUTS:
             keys = self.order.many(query.values)
             if keys is not None:
-                return min(self.rows, total + len(np.unique(self._pages_of(keys))) * self.page_rows)
+                return min(self.rows, total + len(distinct(self._pages_of(keys))) * self.page_rows)
         touched: list[tuple[int, int]] = []
         for low, high in self._intervals(query):
             start, stop = self._page_of(low), self._page_of(high)

@@ -25,6 +25,7 @@ from tiltyard.format.row_ids import (
     encode_row_id_range,
     encode_versions,
 )
+from tiltyard.kernels.distinct import distinct
 
 FIRST_VERSION = 1
 """Version of rows in fragments that record none."""
@@ -166,4 +167,4 @@ def covered_offsets(overlays: Iterable[DataOverlay]) -> np.ndarray:
         bitmaps = (overlay.shared_offsets,) if overlay.shared_offsets else overlay.field_coverage or ()
         what = f"the coverage of overlay {overlay.data_file.path}"
         parts.extend(decode_roaring(bitmap, what) for bitmap in bitmaps)
-    return np.unique(np.concatenate(parts))
+    return distinct(np.concatenate(parts))

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from tiltyard.errors import CorruptFile, ObjectNotFound, UnsupportedFeature
 from tiltyard.expr.arrays import plain
+from tiltyard.kernels.distinct import distinct
 from tiltyard.table.deletions import load_deletions, physical_offsets, without_deleted
 from tiltyard.table.index_segments import Segment, btree_segments
 from tiltyard.table.merge.join import Ints, KeyIndex
@@ -122,7 +123,7 @@ def _through_index(
         codes.append(positions)
     found, which = _live(snapshot, np.concatenate(addresses), np.concatenate(codes))
     if len(key.fields) > 1:
-        found, which = _compared(snapshot, key, keys, np.unique(found))
+        found, which = _compared(snapshot, key, keys, distinct(found))
     covered = {int(id) for segment in segments for id in segment.fragments}
     rest = [int(id) for id in snapshot.fragments.ids if int(id) not in covered]
     if rest:
