@@ -13,12 +13,14 @@ import pyarrow.compute as pc
 import pytest
 
 import tiltyard.lance as lance
-from streamed import KEY, live
+from streamed import KEY, digest, live
+from tiltyard.errors import InvalidInput
 from tiltyard.memwal import compaction, layout
 from tiltyard.memwal.capture import capture
 from tiltyard.memwal.compaction import compact_streams
 from tiltyard.memwal.lookup import Lookup
 from tiltyard.memwal.nearest import nearest_rows
+from tiltyard.memwal.resharding import compacted, revise
 from tiltyard.memwal.scan import LsmScan
 from tiltyard.memwal.stream import ShardedWriter, open_writers
 from tiltyard.memwal.writer import ShardWriter
@@ -214,6 +216,29 @@ def test_generations_of_each_row_are_told(tmp_path: Path) -> None:
     told = LsmScan(history.now(), ["id", "total"], generation=True).table()
     assert set(told.column("_memtable_gen").to_pylist()) <= {0, 3}
     assert pc.max(told.column("_memtable_gen")).as_py() == 3
+    history.writer.abort()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_rows_are_merged_alike_when_the_sharding_changes_between(tmp_path: Path, seed: int) -> None:
+    history = History(tmp_path / "t", seed, **SHARDINGS[0])
+    for sharding in (SHARDINGS[1], {"identity_column": "id"}, SHARDINGS[0]):
+        for _ in range(4):
+            history.step()
+        revise(history.dataset, compacted, sharding)
+        history.dataset = lance.dataset(history.path)
+        history.writer.abort()
+        history.writer = ShardedWriter(history.dataset)
+        history.check()
+        details = history.dataset.mem_wal_index_details()
+        assert details["merge_functions"] == FUNCTIONS
+        assert len(details["sharding_specs"]) == 2  # which closes the table to other programs
+    history.put()
+    history.check()
+    before = digest(tmp_path)
+    with pytest.raises(InvalidInput, match="all rows of a key in one shard"):
+        revise(history.dataset, compacted, {"identity_column": "born"})
+    assert digest(tmp_path) == before
     history.writer.abort()
 
 
