@@ -183,6 +183,8 @@ def test_a_deregistered_table_is_in_the_way_of_one_that_comes_to_its_name(root: 
     deregister_table(lake(root), T)
     with pytest.raises(TableAlreadyExists, match="deregistered"):
         undrop_table(lake(root), T)
+    with pytest.raises(TableNotFound, match="something has its name: a deregistered table"):
+        drop_table(lake(root), T)
 
 
 def test_the_name_of_a_dropped_table_that_cannot_be_moved_is_told_to_be_that(root: str) -> None:

@@ -18,6 +18,9 @@ from tiltyard.catalog import Catalog, open_catalog
 from tiltyard.catalog.found import find_table
 from tiltyard.catalog.listing import list_tables
 from tiltyard.catalog.namespaces import create_namespace
+from tiltyard.catalog.renaming import rename_table
+from tiltyard.catalog.tables import table_exists
+from tiltyard.catalog.trash import dropped_tables, undrop_table
 from tiltyard.dataset import LanceDataset
 from tiltyard.table.versions import list_versions
 from workers import Crew, Worker
@@ -27,6 +30,7 @@ import pyarrow as pa
 from tiltyard import errors
 from tiltyard.catalog import open_catalog
 from tiltyard.catalog.namespaces import create_namespace, drop_namespace
+from tiltyard.catalog.purging import purge
 from tiltyard.catalog.renaming import rename_table
 from tiltyard.catalog.tables import create_table
 from tiltyard.catalog.trash import drop_table, undrop_table
@@ -44,6 +48,7 @@ def call(verb, id):
         elif verb == "overwrite": create_table(catalog, id, data, mode="overwrite")
         elif verb == "drop": drop_table(catalog, id)
         elif verb == "undrop": undrop_table(catalog, id)
+        elif verb == "purge": return len(purge(catalog, 0).given_up)
         elif verb == "rename": rename_table(catalog, id, (*id[:-1], id[-1] + "-new"))
         elif verb == "create_namespace": create_namespace(catalog, id)
         elif verb == "drop_namespace": drop_namespace(catalog, id)
@@ -347,6 +352,51 @@ def test_a_namespace_is_dropped_or_a_table_made_in_it_and_never_both(
         assert set(made) <= {"ok", 1, 5}
         assert set(emptied) <= {"ok", 1, 3}
         assert (register.rows.find(name) is not None) == (made.count("ok") == 1)
+
+
+# -- without a register ----------------------------------------------------------------------------
+
+DIRECTORIES = {"manifest_enabled": "false"}
+
+LIVES = """
+result = []
+for step in range(rounds):
+    for verb in verbs:
+        result.append((verb, call(verb, ("t",))))
+"""
+
+
+@pytest.mark.parametrize(
+    ("workers", "rounds"), [(2, 12), (4, 8), pytest.param(8, 40, marks=pytest.mark.soak)]
+)
+def test_without_a_register_every_drop_ends_once(
+    root: Path, tmp_path: Path, crew: Crew, workers: int, rounds: int
+) -> None:
+    """Whatever was created and not purged is there, or was dropped; nobody is told of anything else."""
+    place = tmp_path / "directories"
+    kinds = [["create", "drop"], ["undrop", "drop"], ["purge", "create"], ["undrop", "drop", "purge"]]
+    sources = [f"verbs = {kinds[me % 4]}{LIVES}" for me in range(workers)]
+    opened = f"open_catalog(root, properties={DIRECTORIES})"
+    running = [
+        (worker, prelude.replace("open_catalog(root)", opened)) for worker, prelude in programs(crew, workers)
+    ]
+    answers = at_once(running, tmp_path / "gate", sources, root=str(place), rounds=rounds)
+    told = Counter((verb, answer) for each in answers for verb, answer in each)
+    allowed = {"create": {"ok", 5}, "drop": {"ok", 4}, "undrop": {"ok", 4, 5}, "purge": set(range(9))}
+    assert all(answer in allowed[verb] for verb, answer in told), told
+    purged = sum(answer * many for (verb, answer), many in told.items() if verb == "purge")
+    catalog = open_catalog(str(place), properties=DIRECTORIES)
+    listed, dropped = list_tables(catalog).names, dropped_tables(catalog)
+    assert told["create", "ok"] == purged + len(listed) + len(dropped), told
+    assert told["drop", "ok"] - told["undrop", "ok"] == purged + len(dropped), told
+    for number, each in enumerate(dropped):
+        if table_exists(catalog, ("t",)):
+            rename_table(catalog, ("t",), (f"u{number}",))
+        undrop_table(catalog, trash=each.trash)
+    names = list_tables(catalog).names
+    assert len(names) == len(listed) + len(dropped)
+    assert all(len(read_by(catalog, (name,))) == 1 for name in names)
+    assert len(os.listdir(place)) == len(names)
 
 
 # -- beside the official programs ------------------------------------------------------------------

@@ -112,7 +112,7 @@ def every_pair() -> Iterator[ParameterSet]:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("where", "pair"), every_pair())
+@pytest.mark.parametrize(("where", "pair"), list(every_pair()))
 def test_every_schedule_of_every_pair_with_one_preemption(where: str, pair: Pair) -> None:
     report = exhaust(pair_of(where, pair), events=1)
     assert report.finding is None, str(report.finding)

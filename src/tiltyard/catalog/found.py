@@ -268,6 +268,11 @@ def _directory_names(store: Store) -> Iterator[str]:
 def no_table(catalog: Catalog, register: Register, id: Id) -> TableNotFound:
     """The error for an id that no table has; names those that are near."""
     names = root_names(catalog, register) if len(id) == 1 else register.rows.children(id[:-1], TABLE)
+    if id[-1] in names:  # a directory that is hidden, or that holds no version
+        return TableNotFound(
+            f"no table {object_id(id)!r} in the catalog {catalog.store.uri}, though something has its name: "
+            "a deregistered table, or what is left of one; `tiltyard catalog check` tells more"
+        )
     near = nearest(id[-1], names) if len(names) <= MAX_COMPARED else f"there are {len(names)}"
     return TableNotFound(f"no table {object_id(id)!r} in the catalog {catalog.store.uri}; {near}")
 
