@@ -12,9 +12,9 @@ from itertools import count
 from typing import Any
 from unittest import mock
 
-from tiltyard.catalog import creating, moves, namespaces, planning, rewrite, round, trash
+from tiltyard.catalog import creating, moves, namespaces, planning, rewrite, round, trash, waiting
 from tiltyard.catalog.catalog import Catalog
-from tiltyard.catalog.names import object_id
+from tiltyard.catalog.names import WAITING_DIR, object_id
 from tiltyard.catalog.register import RegisterTable
 from tiltyard.catalog.round import Draft, DraftRows
 from tiltyard.errors import OutcomeUnknown, TableNotFound
@@ -50,6 +50,7 @@ def found(
     start: str | None = None,
     faults: frozenset[Fault] = NONE,
     chance: float = 0.05,
+    switch_chance: float = 0.4,
     every_schedule: bool = False,
 ) -> str:
     """What the simulation finds in a scenario with this fault planted; one of `checks` must be it. It looks
@@ -60,7 +61,7 @@ def found(
     weather = replace(
         made.settings.weather, faults=faults, chance=chance, machine_crash=False, failing_reads=False
     )
-    made.settings = replace(made.settings, weather=weather, switch_chance=0.4, max_skew_ns=0)
+    made.settings = replace(made.settings, weather=weather, switch_chance=switch_chance, max_skew_ns=0)
     if pair is not None:
         made.pairs = (pair,)
     if start is not None:
@@ -112,6 +113,48 @@ def test_planted_a_lost_answer_counts_as_a_lost_race() -> None:
         start="absent",
         faults=frozenset({Fault.LOSE_ANSWER}),
     )
+
+
+def found_among_requests(owner: Any, name: str, value: Any) -> None:
+    """What happens where many ask each other (`catalog.waiting`), and some die."""
+    found(
+        lambda: patched(owner, name, value),
+        "catalog-requests-manifest-disk",
+        "K2",
+        "K4",
+        start="absent",
+        faults=DEATHS,
+        chance=0.005,
+        switch_chance=0.05,
+    )
+
+
+def test_planted_whoever_waits_in_vain_does_not_look_for_its_request() -> None:
+    """K2: it was served by one that died before it said so, and is refused for what it has got itself."""
+    found_among_requests(waiting.Request, "is_in", lambda self, register: False)
+
+
+def test_planted_a_request_counts_as_done_before_its_version_stands() -> None:
+    """K2: whoever makes it dies, or loses the version and finds the name taken."""
+    real = waiting.Served._take_over
+
+    def hasty(self: Any) -> None:
+        real(self)
+        for uuid in self.uuids:
+            self._table.store.write_hint(f"{WAITING_DIR}/{uuid}{waiting.ANSWER}", waiting.DONE)
+
+    found_among_requests(waiting.Served, "_take_over", hasty)
+
+
+def test_planted_whoever_asked_goes_on_though_another_is_at_it() -> None:
+    """K2: both do it, and the one that asked is refused for what was done for it."""
+    real = waiting.Request._withdraw
+
+    def careless(self: Any) -> bool:
+        real(self)
+        return True
+
+    found_among_requests(waiting.Request, "_withdraw", careless)
 
 
 def test_planted_a_change_is_decided_on_a_register_that_was_read_before() -> None:

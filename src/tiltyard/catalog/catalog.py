@@ -18,6 +18,7 @@ from tiltyard.store.uri import OPTIONS
 from tiltyard.table.publish import Publish, create_manifest
 
 if TYPE_CHECKING:
+    from tiltyard.catalog.waiting import NewRow
     from tiltyard.session import Session
     from tiltyard.store import Store
 
@@ -75,19 +76,27 @@ class Catalog:
         self.follow()
         return self._table.newest()
 
-    def mutate(self, mutation: Callable[[Draft], T], *, repairing: bool = False, in_batch: bool = False) -> T:
+    def mutate(
+        self,
+        mutation: Callable[[Draft], T],
+        *,
+        repairing: bool = False,
+        in_batch: bool = False,
+        new: NewRow | None = None,
+    ) -> T:
         """Carry out a change, a pure function of a `Draft` that runs again on every version that is tried;
         what it returns.
 
         Batches that a process left half done are finished first, unless this is `in_batch`. `repairing`: also
-        where the register is damaged. Raises what the function raises (its changes are left
+        where the register is damaged. `new`: the row that it puts, if it does anything: then another process
+        may do it. Raises what the function raises (its changes are left
         out then), CatalogThrottled, OutcomeUnknown, CatalogDamaged, UnsupportedFeature, StoreError.
         """
         self._need_register()
         self.follow()
         if not (repairing or in_batch):
             self.finish_batches()
-        answer: T = submit(Change(self._table, mutation, repairing))
+        answer: T = submit(Change(self._table, mutation, repairing, new))
         if self._table.has_old_files:
             self._table.remove_old_files()
         return answer

@@ -60,6 +60,7 @@ from tiltyard.catalog.rows import TABLE, Row, properties_text
 from tiltyard.catalog.settings import Mode
 from tiltyard.catalog.taking import Look, check_parents, look, taken
 from tiltyard.catalog.trash import is_kept
+from tiltyard.catalog.waiting import NewRow
 from tiltyard.dataset import arguments
 from tiltyard.errors import (
     CatalogThrottled,
@@ -385,7 +386,7 @@ class _Creation:
 
         location = self.own
         try:
-            won = seen.mutate(claim)
+            won = seen.mutate(claim, NewRow(row, True))
         except TiltyardError:
             raise
         except BaseException:

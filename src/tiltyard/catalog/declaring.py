@@ -51,6 +51,7 @@ from tiltyard.catalog.rows import TABLE, Row, properties_text
 from tiltyard.catalog.settings import Mode
 from tiltyard.catalog.taking import Look, check_parents, look, taken
 from tiltyard.catalog.trash import is_kept, records
+from tiltyard.catalog.waiting import NewRow
 from tiltyard.dataset import arguments
 from tiltyard.errors import (
     InvalidInput,
@@ -104,7 +105,7 @@ def declare_table(
     if by_name:
         _declare_by_name(seen, new)
     else:
-        seen.mutate(lambda draft: put_new(draft, id, new))
+        seen.mutate(lambda draft: put_new(draft, id, new), NewRow(new, None))
         # Peers drop a declared table together with its directory, which must be there for them.
         with suppress(StoreError, OutcomeUnknown):
             put_marker(catalog.store.at(place), RESERVED)

@@ -35,6 +35,9 @@ MAX_NAME_LENGTH = 180
 MAX_OBJECT_ID_LENGTH = 240
 """Characters of a whole id, joined: the directory of a table in a namespace is named after it."""
 
+WAITING_DIR = "_tiltyard/waiting"
+"""Below the register: what processes ask of the one whose turn it is (`waiting`)."""
+
 PRIVATE_SEGMENTS = frozenset(
     (
         *(REGISTER, "_tiltyard", "_versions", "_transactions", "_deletions", "_indices", "_refs"),

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tiltyard.catalog.found import directory_table, register_of
 from tiltyard.catalog.listing import Page, page_of
-from tiltyard.catalog.names import Id, check_new_id, object_id
+from tiltyard.catalog.names import Id, check_new_id, object_id, root_location
 from tiltyard.catalog.rows import NAMESPACE, TABLE, Row, properties_text
 from tiltyard.catalog.settings import Mode
 from tiltyard.catalog.taking import check_parents
+from tiltyard.catalog.waiting import NewRow
 from tiltyard.dataset import arguments
 from tiltyard.errors import (
     InvalidInput,
@@ -133,7 +134,8 @@ def create_namespace(
         draft.put(replace(existing, metadata=row.metadata))
         return made
 
-    return catalog.mutate(change)
+    by_name = len(id) == 1 and catalog.settings.mode.lists_directories
+    return catalog.mutate(change, new=NewRow(row, made, root_location(id[0]) if by_name else ""))
 
 
 def _root_again(catalog: Catalog, how: CreateMode) -> Namespace:

@@ -10,12 +10,14 @@ tests/catalog/test_old_files.py:
    name it. (A writer slower than that finds its version taken.)
 2. Nothing goes where versions are tagged or branched off.
 3. No change fails, or waits for other processes, because of it.
+4. Of requests (`waiting`) only those go whose author and server have given them up long ago.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tiltyard.catalog.names import WAITING_DIR
 from tiltyard.errors import CorruptFile, ObjectNotFound, StoreError, UnsupportedFeature
 from tiltyard.format import names
 from tiltyard.table.snapshot import read_snapshot
@@ -58,6 +60,7 @@ def remove_old_files(store: Store, session: Session, register: Register) -> int:
             for each in store.list(names.DATA_DIR)
             if each.mtime_ns < before_ns and _name(each.path) not in kept and _is_ours(each.path)
         ]
+        old += [each.path for each in store.list(WAITING_DIR) if each.mtime_ns < before_ns]
         removed = [path for path in old[:MAX_REMOVED] if store.delete(path)]
     except (StoreError, CorruptFile, UnsupportedFeature):
         return 0

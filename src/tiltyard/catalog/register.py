@@ -65,6 +65,9 @@ MAX_SHOWN = 40
 DATA_VERSION = "2.2"
 """Version of the data files of a register that we make; one that stands keeps its own."""
 
+LATE_SECONDS = 1.0
+"""See `RegisterTable.version_of_late`."""
+
 REGISTER_BYTES_PER_ROW = 400
 """What the lists and the index of a row take beside its columns (bytes, roughly)."""
 
@@ -295,6 +298,13 @@ class RegisterTable:
         if found is not held:
             self._keep(found)
         return found.register
+
+    def version_of_late(self) -> int:
+        """A version that was the newest not long ago, or is; 0 where there is none."""
+        held = self._held()
+        if held is not None and runtime.monotonic() - held.known_at <= LATE_SECONDS:
+            return held.register.version
+        return self.newest().version
 
     def _held(self) -> _Held | None:
         """What the session keeps, if it is of our directory: one opened before a rename is another."""

@@ -12,7 +12,8 @@ Invariants, checked by tests/catalog/test_round.py and test_round_faults.py:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -38,7 +39,7 @@ from tiltyard.format.transaction import Transaction
 from tiltyard.format.version import FileVersion
 from tiltyard.store import Created
 from tiltyard.table.apply import WRITER
-from tiltyard.table.catching_up import made_durable
+from tiltyard.table.catching_up import MEMBERS_PROPERTY, made_durable
 from tiltyard.table.cleanup.against_commits import check_after, check_before
 from tiltyard.table.cleanup.intents import removing
 from tiltyard.table.hole import HOLE_CHECK_SECONDS, fell_into_hole
@@ -69,8 +70,9 @@ class Rewrite:
     looked_at: float
     created_at: float = 0.0
 
-    def run(self, rows: Rows, metadata: Mapping[str, str]) -> Register | None:
-        """The new version; None when another writer took it, or may have: look again.
+    def run(self, rows: Rows, metadata: Mapping[str, str], served: Sequence[str] = ()) -> Register | None:
+        """The new version; None when another writer took it, or may have: look again. `served`: requests of
+        others (`waiting`) that it carries.
 
         Raises StoreError and FilesRemoved (nothing was changed), OutcomeUnknown, UnsupportedFeature.
         """
@@ -80,7 +82,8 @@ class Rewrite:
         data_format = written_format(previous)
         fragments = self._write(rows, schema, data_format)
         uuid = str(runtime.uuid4())
-        transaction = Transaction(previous.version, uuid, Overwrite(fragments, schema))
+        members = {MEMBERS_PROPERTY: json.dumps([uuid, *served])} if served else {}
+        transaction = Transaction(previous.version, uuid, Overwrite(fragments, schema), members)
         manifest = next_manifest(previous, schema, fragments, metadata, data_format)
         location = self._location()
         try:

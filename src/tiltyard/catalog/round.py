@@ -11,6 +11,8 @@ tests/catalog/test_round.py:
 3. An answer that rests on changes which did not come to stand is not given.
 4. Where nothing changes nothing is written.
 5. A change is tried for 30 seconds, then `CatalogThrottled` says that nothing was done.
+
+Whose turn it is does the work of other processes with its own, where that is a new row (`waiting`).
 """
 
 from __future__ import annotations
@@ -28,11 +30,12 @@ from tiltyard.catalog.names import SEPARATOR, Id, object_id
 from tiltyard.catalog.register import Register, RegisterTable
 from tiltyard.catalog.rewrite import Rewrite
 from tiltyard.catalog.rows import REPAIR, TABLE, Row, Rows
-from tiltyard.errors import CatalogDamaged, CatalogThrottled, TiltyardError
+from tiltyard.catalog.waiting import Fate, NewRow, Request, Served, request
+from tiltyard.errors import CatalogDamaged, CatalogThrottled, OutcomeUnknown, TiltyardError
 from tiltyard.runtime.combine import CombiningQueue
 from tiltyard.table.back_off import back_off
 from tiltyard.table.hint import write_hint
-from tiltyard.table.turnstile import queue_up
+from tiltyard.table.turnstile import queue_up, try_turn_first
 
 T = TypeVar("T")
 
@@ -225,6 +228,8 @@ class Change:
     table: RegisterTable
     mutation: Mutation[Any]
     repairing: bool = False
+    new: NewRow | None = None
+    """What the change does if it does anything, where another process may do it."""
 
 
 def submit(change: Change) -> Any:
@@ -276,11 +281,21 @@ class _Round:
         self.answers: list[Any] = []
         self.first_change: int | None = None
         """The first change that changed something: answers from there on rest on what is to be written."""
+        self.new = changes[0].new if len(changes) == 1 else None
+        """What may be asked of another process, once."""
+        self.doubt: Request | None = None
+        """A request without an answer."""
+        self.served = Served(table)
 
     def run(self) -> list[Any]:
         try:
             self._run()
+            self.served.give_back()
         except TiltyardError as error:
+            if not isinstance(error, OutcomeUnknown):
+                self.served.give_back()
+                if self.doubt is not None:
+                    raise self.doubt.unknown(error) from error
             settled = len(self.changes) if self.first_change is None else self.first_change
             settled = min(settled, len(self.answers))
             return self.answers[:settled] + [copied(error) for _ in self.changes[settled:]]
@@ -307,34 +322,81 @@ class _Round:
         """One attempt; whether every change has its answer."""
         table = self.table
         self.answers, self.first_change = [], None
-        our_turn = queue_up(table.store, table.session, turn, lost=lost > 0)
+        fate = self._wait(turn, lost > 0)
+        if fate is Fate.DONE or (fate is Fate.NO and self._is_refused()):
+            return True
+        our_turn = fate is Fate.TURN or (fate is Fate.NO and self._queue_up(turn))
         looked_at = runtime.monotonic()
         register = table.newest()
         if register.snapshot is None:
+            if self.doubt is not None:
+                raise self.doubt.unknown(None)
             draft = self._drafted(register)
             if not draft.is_changed:
                 return True
             self.answers, self.first_change = [], None
             table.make()
-            our_turn = our_turn or queue_up(table.store, table.session, turn, lost=lost > 0)
+            our_turn = our_turn or self._queue_up(turn, lost > 0)
             looked_at = runtime.monotonic()
             register = table.newest()
             if register.snapshot is None:
                 return False
         facts.check_writer(register.metadata, table.root.uri)
+        if self.doubt is not None and self.doubt.is_in(register):
+            self.answers = [self.doubt.new.answer]
+            return True
         rolled = moves.roll(table.root, register)
         draft = self._drafted(register, rolled)
-        if not draft.is_changed:
+        if self.doubt is not None:
+            draft.write_anew()
+            self.first_change = 0
+        if draft.is_changed or self.served:
+            self.served.put(draft, more=our_turn and not register.rows.duplicates())
+        if not (draft.is_changed or self.served):  # what is put for another may undo what we have done
             return True
         moves.retire(draft, rolled)
         rewrite = Rewrite(table.store, table.session, table.publish, register, looked_at)
-        made = rewrite.run(register.rows.changed(draft.rows.changes, draft.beside), dict(draft.metadata))
+        rows = register.rows.changed(draft.rows.changes, draft.beside)
+        made = rewrite.run(rows, dict(draft.metadata), self.served.uuids)
         if made is None:
             return False
+        self.served.done()
         if our_turn and rewrite.created_at:
             write_hint(table.store, made.version, rewrite.created_at)
         table.made(made, looked_at)
         return True
+
+    def _queue_up(self, turn: ExitStack, lost: bool = False) -> bool:
+        return queue_up(self.table.store, self.table.session, turn, lost=lost)
+
+    def _wait(self, turn: ExitStack, lost: bool) -> Fate:
+        """Wait for our turn, or until another process has done our work."""
+        table, new = self.table, self.new
+        if new is None or lost:
+            return Fate.TURN if self._queue_up(turn, lost) else Fate.ALONE
+        self.new = None
+        came = try_turn_first(table.store, table.session, turn)
+        if came:
+            return Fate.TURN
+        asked = None if came is None else request(table, new)
+        if asked is None:
+            return Fate.TURN if self._queue_up(turn) else Fate.ALONE
+        fate = asked.wait(turn)
+        if fate is Fate.DONE:
+            self.answers = [new.answer]
+        elif fate is Fate.DOUBT:
+            self.doubt = asked
+            asked.stop_waiting()
+            return Fate.TURN if self._queue_up(turn) else Fate.ALONE
+        return fate
+
+    def _is_refused(self) -> bool:
+        """Whether the newest version is a reason to refuse what another process has not done for us."""
+        register = self.table.newest()
+        is_refused = not self._drafted(register).is_changed
+        if not is_refused:
+            self.answers, self.first_change = [], None
+        return is_refused
 
     def _drafted(self, register: Register, rolled: moves.Rolled = moves.NOTHING_ROLLED) -> Draft:
         """The changes applied in order; each has its answer."""

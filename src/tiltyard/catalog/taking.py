@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tiltyard.catalog.catalog import Catalog
     from tiltyard.catalog.register import Register
     from tiltyard.catalog.round import Draft
+    from tiltyard.catalog.waiting import NewRow
     from tiltyard.store import Store
 
     class HasRows(Protocol):
@@ -35,15 +36,17 @@ class Look:
     register: Register
     root: Store
 
-    def mutate(self, mutation: Callable[[Draft], T]) -> T:
-        """Carry out a change, of the catalog that was looked at. Raises StoreError where that was removed."""
+    def mutate(self, mutation: Callable[[Draft], T], new: NewRow | None = None) -> T:
+        """Carry out a change (`Catalog.mutate`) of the catalog that was looked at. Raises StoreError where
+        that was removed.
+        """
         self.catalog.follow()
         if self.catalog.store is not self.root:
             raise StoreError(
                 f"the catalog at {self.root.uri} was removed while it was to be changed; nothing was changed "
                 "in what stands there now, if anything: try again"
             )
-        return self.catalog.mutate(mutation)
+        return self.catalog.mutate(mutation, new=new)
 
     def has_left(self, draft: Draft, id: Id, location: str) -> bool:
         """Whether a table, or its directory, was dropped, renamed or moved since this look."""

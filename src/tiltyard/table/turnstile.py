@@ -85,6 +85,41 @@ def queue_up(store: Store, session: Session, turn: ExitStack, *, lost: bool) -> 
     return True
 
 
+def try_turn(store: Store, turn: ExitStack) -> bool:
+    """Take the turn if it is free, whoever stands in line; `turn` holds it then. For those who do the work
+    of others with their own.
+    """
+    return _enter(store, TURN, 0.0, turn)
+
+
+def try_turn_first(store: Store, session: Session, turn: ExitStack) -> bool | None:
+    """As `try_turn`; None where waiting for it is in vain: it stalled a moment ago, or there is none."""
+    if _enter(store, TURN, 0.0, turn):
+        return True
+    if _stalled(store, session, TURN, runtime.monotonic()):
+        return None
+    for _ in range(MAX_PROBES):
+        began = runtime.monotonic()
+        if _enter(store, TURN, PROBE_SECONDS, turn):
+            return True
+        if runtime.monotonic() - began >= PROBE_SECONDS:
+            return False
+    return None
+
+
+def stalls(store: Store, session: Session) -> None:
+    """Note that a wait for the turn was in vain."""
+    session.cache.put(_key(store, TURN, "stalled"), runtime.monotonic(), REMEMBERED_BYTES)
+
+
+def read_progress(store: Store) -> int | None:
+    """What rises while the turnstile turns: only holders of the turn write the hint."""
+    try:
+        return read_hint(store)
+    except StoreError:
+        return None
+
+
 def _key(store: Store, lock: str, what: str) -> tuple[str, str, str, str]:
     return store.identity, lock, f"{what} turnstile", ""
 
@@ -109,7 +144,7 @@ def _wait(store: Store, session: Session, stack: ExitStack, lock: str) -> bool:
         if runtime.monotonic() - began < PROBE_SECONDS:
             return False  # a store without a turnstile
     step = TURN_SECONDS if lock == TURN else FIRST_LINE_SECONDS
-    hint = _hint(store)
+    hint = read_progress(store)
     for _ in range(MAX_TURNSTILE_WAITS):
         deadline = runtime.monotonic() + TURNSTILE_SECONDS
         while runtime.monotonic() < deadline:
@@ -117,7 +152,7 @@ def _wait(store: Store, session: Session, stack: ExitStack, lock: str) -> bool:
                 session.cache.drop(stalled)
                 return True
             step = min(2 * step, TURNSTILE_SECONDS) if lock == TURN else max(step / 2, LAST_LINE_SECONDS)
-        before, hint = hint, _hint(store)
+        before, hint = hint, read_progress(store)
         if hint == before:
             break
     session.cache.put(stalled, runtime.monotonic(), REMEMBERED_BYTES)
@@ -143,10 +178,3 @@ def _enter(store: Store, lock: str, seconds: float, stack: ExitStack) -> bool:
     else:
         attempt.close()
     return ours
-
-
-def _hint(store: Store) -> int | None:
-    try:
-        return read_hint(store)
-    except StoreError:
-        return None

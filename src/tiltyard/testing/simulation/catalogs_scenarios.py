@@ -89,6 +89,8 @@ Step: TypeAlias = Callable[[Caller, Place], None]
 
 STEPS: Mapping[str, Step] = {
     "create": lambda caller, place: caller.create(place.table),
+    "create_new": lambda caller, place: caller.create(place.new),
+    "create_far": lambda caller, place: caller.create(place.far),
     "exist_ok": lambda caller, place: caller.exist_ok(place.table),
     "overwrite": lambda caller, place: caller.overwrite(place.table),
     "drop": lambda caller, place: caller.drop(place.table),
@@ -163,6 +165,12 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "a/2": ("exist_ok", "read"),
         "a/3": ("create_parent", "rename"),
         "b": ("overwrite", "drop", "undrop"),
+    },
+    "requests": {
+        "a": ("create", "drop", "create_new"),
+        "b": ("create_new", "create"),
+        "c": ("create_far", "create_parent", "drop_parent", "create"),
+        "d": ("create_far", "create_new", "read"),
     },
     "purges": {
         "a": ("drop", "undrop", "read"),

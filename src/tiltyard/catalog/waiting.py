@@ -1,0 +1,347 @@
+"""Changes that the process whose turn it is makes for those that wait (decisions D16, D39; design 008).
+
+Who finds the turn taken, and only wants a new row, leaves a *request*, a small file in `_tiltyard/waiting/`
+of the register. Who has the turn puts the rows that are asked for into its own rewrite, which names the
+requests (`tiltyard.members` of its transaction), and then answers each. The files of a request:
+
+    `<uuid>`             asked: whoever removes it decides, its author or who takes it over
+    (none)               taken over
+    `<uuid>.answer`      `done` by a version that stands, or `no`: it was not done and will not be
+    `<uuid>.withdrawn`   its author no longer waits for the answer
+
+Requests are neither durable nor needed: what decides is the version. Invariants, checked by
+tests/catalog/test_waiting.py and the simulation (K2):
+
+1. A request is in at most one version. Who has taken it over puts it into the version after one that was the
+   newest before it was taken or, at a later attempt, before it was found not to be withdrawn.
+2. `done` is said of a version that stands, as durable as the asker would have made it; only success is
+   answered for another: who is told `no` looks itself why.
+3. An asker without an answer withdraws, looks for its request in every version since, and ends the doubt with
+   a version of its own: after that one nobody can put the request anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tiltyard import runtime
+from tiltyard.catalog.found import is_directory
+from tiltyard.catalog.names import SEPARATOR, WAITING_DIR, check_new_id
+from tiltyard.catalog.rows import NAMESPACE, TABLE, Row
+from tiltyard.catalog.taking import check_parents
+from tiltyard.errors import ObjectNotFound, OutcomeUnknown, StoreError, TiltyardError
+from tiltyard.format import names
+from tiltyard.table.catching_up import carries
+from tiltyard.table.snapshot import read_transaction
+from tiltyard.table.turnstile import TURNSTILE_SECONDS, read_progress, stalls, try_turn
+from tiltyard.table.versions import VersionLocation
+
+if TYPE_CHECKING:
+    from tiltyard.catalog.register import Register, RegisterTable
+    from tiltyard.catalog.round import Draft
+    from tiltyard.store import Store
+
+ANSWER = ".answer"
+WITHDRAWN = ".withdrawn"
+DONE, NO = b"done", b"no"
+FORMAT = 1
+"""Requests of another format are left to those who know it."""
+
+MAX_REQUEST_BYTES = 65_536
+MAX_SERVED = 256
+"""Requests that one rewrite takes over."""
+
+MAX_AGE_SECONDS = 10.0
+"""An older request (boot clock) is that of a process that died: nobody takes it over."""
+
+LOOK_SECONDS = 0.0005
+"""Pause between two looks at a request; by chance up to half as much more."""
+
+DOUBT_SECONDS = 0.5
+"""How long a request that was taken over may stay without an answer."""
+
+MAX_WAITS = 30
+"""Times `TURNSTILE_SECONDS` that a request waits while others go on without taking it over."""
+
+MAX_SEARCHED = 10_000
+"""Versions in which a request without an answer is looked for."""
+
+MAX_TAKEN_SECONDS = 60.0
+"""Who took a request over longer ago (boot clock) does not make it any more; its files go after an hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewRow:
+    """A change that can be made for another process: a row whose id is free, below namespaces that exist."""
+
+    row: Row
+    answer: Any
+    """What its caller is told once the row is there."""
+    place: str = ""
+    """A directory of the root that must not be there."""
+
+
+class Fate(Enum):
+    """What became of a request."""
+
+    TURN = "our turn came first: it is withdrawn, and the turn is ours"
+    ALONE = "nobody goes on: it is withdrawn"
+    DONE = "it was done"
+    NO = "it was not done"
+    DOUBT = "it was taken over, and there is no answer"
+
+
+# -- asking --------------------------------------------------------------------------------------
+
+
+class Request:
+    """What one process asks of the others."""
+
+    def __init__(self, table: RegisterTable, new: NewRow, since: int, data: bytes) -> None:
+        self.new = new
+        self._table = table
+        self._store = table.store
+        self._since = since
+        self._data = data
+        self._uuid = str(runtime.uuid4())
+        self._path = f"{WAITING_DIR}/{self._uuid}"
+
+    def wait(self, turn: ExitStack) -> Fate:
+        """Ask, and wait until it was done, or our turn has come, which `turn` holds then."""
+        try:
+            self._store.write_hint(self._path, self._data)
+            return self._wait(turn)
+        except StoreError:
+            turn.close()
+            return Fate.ALONE if self._withdraw() else Fate.DOUBT
+        except BaseException:
+            self._withdraw()
+            raise
+
+    def _wait(self, turn: ExitStack) -> Fate:
+        store, session = self._store, self._table.session
+        seen, since, waits = read_progress(store), runtime.monotonic(), 0
+        is_taken = False
+        while True:
+            pause = LOOK_SECONDS * (1 + runtime.random().random() / 2)
+            runtime.sleep(pause)
+            now = runtime.monotonic()
+            if not is_taken and not store.exists(self._path):
+                is_taken, since = True, now
+            if is_taken:
+                answer = self._answer()
+                if answer is not None:
+                    return answer
+                if now - since > DOUBT_SECONDS:
+                    return Fate.DOUBT
+            elif try_turn(store, turn):
+                if self._withdraw():
+                    return Fate.TURN
+                turn.close()  # taken over a moment ago
+            elif now - since > TURNSTILE_SECONDS:
+                before, seen, since, waits = seen, read_progress(store), now, waits + 1
+                if (seen == before or waits > MAX_WAITS) and self._withdraw():
+                    stalls(store, session)
+                    return Fate.ALONE
+
+    def _answer(self) -> Fate | None:
+        path = self._path + ANSWER
+        try:
+            said = self._store.read(path).to_pybytes()
+        except ObjectNotFound:
+            return None
+        if said not in (DONE, NO):
+            return None  # it is being written
+        with suppress(StoreError):
+            self._store.delete(path)
+        return Fate.DONE if said == DONE else Fate.NO
+
+    def _withdraw(self) -> bool:
+        """Whether nobody has taken it over, nor will."""
+        try:
+            return self._store.delete(self._path)
+        except StoreError:
+            return False
+
+    # -- without an answer -----------------------------------------------------------------------
+
+    def stop_waiting(self) -> None:
+        """Who has taken it over makes no attempt on what it looks at from now on. Raises `OutcomeUnknown`."""
+        try:
+            self._store.write_hint(self._path + WITHDRAWN, b"")
+        except StoreError as error:
+            raise self.unknown(error) from error
+
+    def is_in(self, register: Register) -> bool:
+        """Whether a version since we asked, up to this one, has done it. Raises `OutcomeUnknown`."""
+        snapshot = register.snapshot
+        assert snapshot is not None
+        naming = snapshot.location.naming
+        cause: BaseException | None = None
+        if register.version - self._since <= MAX_SEARCHED:
+            try:
+                for version in range(register.version, self._since, -1):
+                    path = names.manifest_path(version, naming)
+                    location = VersionLocation(version, path, naming)
+                    theirs = read_transaction(self._store, self._table.session, location)
+                    if theirs is not None and carries(theirs, self._uuid):
+                        return True
+                self._since = register.version
+                return False
+            except (StoreError, ObjectNotFound) as error:
+                cause = error
+        raise self.unknown(cause) from cause
+
+    def unknown(self, cause: BaseException | None) -> OutcomeUnknown:
+        """The error for a doubt that cannot be ended."""
+        return OutcomeUnknown(
+            f"another process was to put {self.new.row.object_id!r} into the catalog at "
+            f"{self._table.root.uri}, and whether it did could not be found out ({cause}): look again "
+            "whether it is there",
+            uuid=self._uuid,
+        )
+
+
+def request(table: RegisterTable, new: NewRow) -> Request | None:
+    """A request for a row; None where nobody could serve it: the change waits for its turn."""
+    store = table.store
+    try:
+        if store.dir_stat(names.VERSIONS_DIR) is None:
+            return None  # it is not known to show every process the same files at once
+        since = table.version_of_late()
+    except (StoreError, ObjectNotFound):
+        return None
+    data = _encoded(new, table.root.durable)
+    return None if not since or data is None else Request(table, new, since, data)
+
+
+def _encoded(new: NewRow, durable: bool) -> bytes | None:
+    row = new.row
+    if row.base_objects is not None or row.extra:
+        return None
+    facts = {
+        "format": FORMAT,
+        "id": row.object_id,
+        "type": row.object_type,
+        "location": row.location,
+        "metadata": row.metadata,
+        "place": new.place,
+        "durable": durable,
+        "asked_at": runtime.monotonic(),
+    }
+    try:
+        data = json.dumps(facts, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return None
+    return data if len(data) <= MAX_REQUEST_BYTES else None
+
+
+def _decoded(data: bytes, durable: bool) -> NewRow | None:
+    """The request that we can serve, from its file's content."""
+    try:
+        facts = json.loads(data)
+    except ValueError:
+        return None  # it is being written
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        return None
+    id, kind, place, asked_at = (facts.get(key) for key in ("id", "type", "place", "asked_at"))
+    location, metadata = facts.get("location"), facts.get("metadata")
+    if not (isinstance(id, str) and isinstance(place, str) and kind in (NAMESPACE, TABLE)):
+        return None
+    if not (isinstance(location, str | None) and isinstance(metadata, str | None)):
+        return None
+    if facts.get("durable") is not False and not durable:
+        return None
+    age = runtime.monotonic() - asked_at if isinstance(asked_at, float) else -1.0
+    if not 0.0 <= age <= MAX_AGE_SECONDS:
+        return None
+    return NewRow(Row(id, kind, location, metadata), None, place)
+
+
+# -- serving -------------------------------------------------------------------------------------
+
+
+class Served:
+    """The requests that one round has taken over."""
+
+    def __init__(self, table: RegisterTable) -> None:
+        self._table = table
+        self._taken: dict[str, NewRow] = {}
+        self._taken_at: dict[str, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._taken)
+
+    @property
+    def uuids(self) -> list[str]:
+        """What the version that carries the rows has to name."""
+        return list(self._taken)
+
+    def put(self, draft: Draft, *, more: bool) -> None:
+        """Put the rows into a draft of the version after one that was looked at before; those that cannot be
+        put are given back. `more`: take over what is asked for by now.
+        """
+        for uuid in self.uuids:
+            if self._is_withdrawn(uuid):
+                del self._taken[uuid]
+        if more:
+            self._take_over()
+        for uuid, new in list(self._taken.items()):
+            try:
+                draft.attempt(partial(_put, new, self._table.root))
+            except TiltyardError:
+                self._give(uuid, NO)
+
+    def _is_withdrawn(self, uuid: str) -> bool:
+        if runtime.monotonic() - self._taken_at[uuid] > MAX_TAKEN_SECONDS:
+            return True
+        try:
+            return self._table.store.exists(f"{WAITING_DIR}/{uuid}{WITHDRAWN}")
+        except StoreError:
+            return True  # perhaps: its author does not wait longer than it must
+
+    def _take_over(self) -> None:
+        store, now = self._table.store, runtime.monotonic()
+        try:
+            listed = [each for each in store.list_names(WAITING_DIR) if "." not in each]
+        except StoreError:
+            return
+        for uuid in listed[: MAX_SERVED - len(self._taken)]:
+            path = f"{WAITING_DIR}/{uuid}"
+            try:
+                new = _decoded(store.read(path).to_pybytes(), self._table.root.durable)
+                if new is not None and store.delete(path):
+                    self._taken[uuid], self._taken_at[uuid] = new, now
+            except (StoreError, ObjectNotFound):
+                continue  # if it was removed, its author finds out that nobody has made it
+
+    def done(self) -> None:
+        """The version that names the requests stands."""
+        for uuid in self.uuids:
+            self._give(uuid, DONE)
+
+    def give_back(self) -> None:
+        """No further version will be tried, and none stands."""
+        for uuid in self.uuids:
+            self._give(uuid, NO)
+
+    def _give(self, uuid: str, answer: bytes) -> None:
+        del self._taken[uuid]
+        with suppress(StoreError):
+            self._table.store.write_hint(f"{WAITING_DIR}/{uuid}{ANSWER}", answer)
+
+
+def _put(new: NewRow, root: Store, draft: Draft) -> None:
+    """Put a row as its asker would. Raises TiltyardError where that is not plain."""
+    row = new.row
+    id = tuple(row.object_id.split(SEPARATOR))
+    check_parents(draft.rows, id)
+    check_new_id(id, row.object_type)
+    if draft.rows.all(row.object_id) or (new.place and is_directory(root, new.place)):
+        raise StoreError(f"{row.object_id!r} is not free")
+    draft.put(row)
