@@ -115,10 +115,10 @@ def test_planted_a_lost_answer_counts_as_a_lost_race() -> None:
     )
 
 
-def found_among_requests(owner: Any, name: str, value: Any) -> None:
+def found_among_requests(planting: Planting) -> None:
     """What happens where many ask each other (`catalog.waiting`), and some die."""
     found(
-        lambda: patched(owner, name, value),
+        planting,
         "catalog-requests-manifest-disk",
         "K2",
         "K4",
@@ -129,9 +129,29 @@ def found_among_requests(owner: Any, name: str, value: Any) -> None:
     )
 
 
+@contextmanager
+def nobody_answers() -> Iterator[None]:
+    """Whoever serves a request dies, or seems to, before it says so."""
+    with patched(waiting.Served, "done", lambda self: self._taken.clear()):
+        yield
+
+
+def test_nothing_is_found_where_nobody_answers_a_request() -> None:
+    made = CATALOGS["catalog-requests-manifest-disk"]()
+    with nobody_answers():
+        report = explore(made, range(15))
+    assert report.finding is None, str(report.finding)
+
+
 def test_planted_whoever_waits_in_vain_does_not_look_for_its_request() -> None:
-    """K2: it was served by one that died before it said so, and is refused for what it has got itself."""
-    found_among_requests(waiting.Request, "is_in", lambda self, register: False)
+    """K2: it was served by one that did not say so, and is refused for what it has got itself."""
+
+    @contextmanager
+    def planting() -> Iterator[None]:
+        with nobody_answers(), patched(waiting.Request, "is_in", lambda self, register: False):
+            yield
+
+    found_among_requests(planting)
 
 
 def test_planted_a_request_counts_as_done_before_its_version_stands() -> None:
@@ -143,18 +163,17 @@ def test_planted_a_request_counts_as_done_before_its_version_stands() -> None:
         for uuid in self.uuids:
             self._table.store.write_hint(f"{WAITING_DIR}/{uuid}{waiting.ANSWER}", waiting.DONE)
 
-    found_among_requests(waiting.Served, "_take_over", hasty)
+    found_among_requests(lambda: patched(waiting.Served, "_take_over", hasty))
 
 
 def test_planted_whoever_asked_goes_on_though_another_is_at_it() -> None:
     """K2: both do it, and the one that asked is refused for what was done for it."""
-    real = waiting.Request._withdraw
 
-    def careless(self: Any) -> bool:
-        real(self)
-        return True
+    def impatient(self: Any, turn: Any) -> waiting.Fate:
+        self._store.write_hint(self._path, self._data)
+        return waiting.Fate.ALONE
 
-    found_among_requests(waiting.Request, "_withdraw", careless)
+    found_among_requests(lambda: patched(waiting.Request, "wait", impatient))
 
 
 def test_planted_a_change_is_decided_on_a_register_that_was_read_before() -> None:
@@ -208,9 +227,9 @@ def test_planted_metadata_of_others_are_left_out_of_a_rewrite() -> None:
     """K10."""
     real = rewrite.next_manifest
 
-    def tidy(previous: Any, schema: Any, fragments: Any, metadata: Any) -> Any:
+    def tidy(previous: Any, schema: Any, fragments: Any, metadata: Any, *more: Any) -> Any:
         ours = {key: value for key, value in metadata.items() if key.startswith("tiltyard.")}
-        return real(previous, schema, fragments, ours)
+        return real(previous, schema, fragments, ours, *more)
 
     found(lambda: patched(rewrite, "next_manifest", tidy), "catalog-pairs-child-objects", "K10")
 
