@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tiltyard.catalog.register import arrow_schema
 from tiltyard.catalog.rows import (
+    MAX_SEARCHES,
     NAMESPACE,
     TABLE,
     Row,
@@ -172,3 +173,30 @@ def test_a_search_gives_up_where_much_looks_alike() -> None:
     assert search(text_array([f"a{number}" for number in range(100)]), "a") is None
     assert search(text_array([f"a{number}" for number in range(100)]), "a55") == [55]
     assert made([Row(f"a{number}", NAMESPACE) for number in range(100)]).find("a") is None
+
+
+def test_a_later_version_takes_over_what_is_known_of_rows_that_it_begins_with() -> None:
+    before = Rows(batch_of([Row("a", NAMESPACE), Row("b", NAMESPACE)], arrow_schema()))
+    assert before.duplicates() == {}
+    for added in ([], [Row("c", TABLE, "place")], [Row("a", TABLE, "place")]):
+        later = before.changed({}, added)
+        again = Rows(later.batch)
+        again.learn(before)
+        assert again.ids == later.ids
+        assert again.duplicates() == Rows(later.batch).duplicates()
+        for each in "abc":
+            assert list(again.positions(each)) == list(Rows(later.batch).positions(each))
+    other = Rows(batch_of([Row("b", NAMESPACE), Row("a", NAMESPACE), Row("c", NAMESPACE)], arrow_schema()))
+    other.learn(before)
+    assert list(other.positions("a")) == [1]
+    shorter = Rows(batch_of([Row("a", NAMESPACE)], arrow_schema()))
+    shorter.learn(before)
+    assert not shorter.positions("b")
+
+
+def test_places_are_found_in_the_column_and_in_the_index() -> None:
+    put = [Row("a", TABLE, "one"), Row("n", NAMESPACE, "two"), Row("b", TABLE, "two"), Row("c", NAMESPACE)]
+    rows = Rows(batch_of(put, arrow_schema()))
+    for _ in range(MAX_SEARCHES + 2):
+        assert [row.object_id for row in rows.by_location("two")] == ["b"]
+        assert rows.by_location("tw") == rows.by_location("onetwo") == rows.by_location("") == []

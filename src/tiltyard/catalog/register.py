@@ -343,7 +343,10 @@ class RegisterTable:
             known = held.register.snapshot
             if known.manifest is snapshot.manifest and known.location == snapshot.location:
                 return _Held(self.root, held.register, directory_ns, looked_ns, moment)
-        return _Held(self.root, load(snapshot), directory_ns, looked_ns, moment)
+        register = load(snapshot)
+        if held is not None:
+            register.rows.learn(held.register.rows)
+        return _Held(self.root, register, directory_ns, looked_ns, moment)
 
     def _has_next(self, register: Register) -> bool:
         assert register.snapshot is not None

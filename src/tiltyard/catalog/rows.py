@@ -24,7 +24,7 @@ TABLE = "table"
 COLUMNS = ("object_id", "object_type", "location", "metadata", "base_objects")
 REPAIR = "`tiltyard catalog repair`"
 MAX_SEARCHES = 4
-"""Ids looked for in the column itself before an index is built: most processes ask for one and end."""
+"""Texts looked for in the columns themselves before an index is built: most processes ask for one and end."""
 
 MAX_HITS = 16
 """Places in the column's bytes that are looked at for one id."""
@@ -166,6 +166,11 @@ class Rows:
 
     def by_location(self, location: str) -> list[Row]:
         """The table rows with this very location; sound catalogs have at most one."""
+        if self._places is None and self._searches < MAX_SEARCHES:
+            self._searches += 1
+            found = search(self.batch.column(2), location)
+            if found is not None:
+                return [row for row in self._rows(found) if row.object_type == TABLE]
         if self._places is None:
             places: dict[str, list[int]] = {}
             for at, (place, kind) in enumerate(
@@ -197,6 +202,19 @@ class Rows:
             self._at = at
         return self._at
 
+    def learn(self, before: Rows) -> None:
+        """Take over what is known of an earlier version, where this one begins with its rows: most do."""
+        known, at = before._ids, before._at
+        if self._ids is not None or known is None or at is None or before._twice or len(before) > len(self):
+            return
+        ours = self.batch.column(0)
+        if not ours.slice(0, len(before)).equals(before.batch.column(0)):
+            return
+        ids = [*known, *ours.slice(len(before)).to_pylist()]
+        at = at | {each: len(before) + i for i, each in enumerate(ids[len(before) :])}
+        if len(at) == len(ids):  # else some id stands twice: the index tells where
+            self._ids, self._at = ids, at
+
     # -- the next version ------------------------------------------------------------------------
 
     def changed(self, changes: Mapping[str, Row | None], beside: Sequence[Row] = ()) -> Rows:
@@ -222,7 +240,7 @@ class Rows:
 
 
 def search(column: Any, text: str) -> list[int] | None:
-    """Where a text stands in a `pa.StringArray` without nulls, by its bytes; None if that takes too long."""
+    """Where a text stands in a `pa.StringArray`, by its bytes; None if that takes too long."""
     wanted = text.encode()
     _, offsets, data = column.buffers()
     if not wanted or data is None:
@@ -236,7 +254,7 @@ def search(column: Any, text: str) -> list[int] | None:
         if start < 0:
             return found
         at = int(np.searchsorted(bounds, start, "right")) - 1
-        if bounds[at] == start and bounds[at + 1] == start + len(wanted):
+        if bounds[at] == start and bounds[at + 1] == start + len(wanted) and column[at].is_valid:
             found.append(at)
         start += 1
     return None
