@@ -356,7 +356,7 @@ def test_dictionaries_of_pages_become_one(peer: Peer, tmp_path: Path) -> None:
     reader = reader_of(write_old(peer, tmp_path / "f.lance", table, rows=100, data_cache_bytes=1))
     assert len(reader._tail.columns[0]) == 2
     assert read(reader, slice(0, 100))["d"].to_pylist() == table["d"].to_pylist()[:100]
-    with pytest.raises(UnsupportedFeature, match="int8 can number"):
+    with pytest.raises(BatchTooLarge, match=r"int8 can number.*fewer rows"):  # scans go on in halves
         read(reader)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tiltyard.encoding.v20.ends import ends
 from tiltyard.encoding.v20.page import I64, Bytes, Page, Selection
-from tiltyard.errors import BatchTooLarge, CorruptFile, TiltyardError, UnsupportedFeature
+from tiltyard.errors import BatchTooLarge, CorruptFile, TiltyardError
 from tiltyard.file.column import Rows
 from tiltyard.file.v20.arrays import Decoder
 from tiltyard.file.values import check_offsets
@@ -110,9 +110,9 @@ class Values(Column):
         try:
             return pa.concat_arrays(parts)
         except pa.ArrowInvalid as error:
-            raise UnsupportedFeature(
-                f"the pages of a dictionary column hold more items than {self.type.index_type} can number "
-                f"({error}); read fewer rows at a time, or write the column with a wider index"
+            raise BatchTooLarge(
+                f"the pages of these rows hold more dictionary items than {self.type.index_type} can number "
+                f"({error}): read fewer rows at a time, or write the column with a wider index"
             ) from error
 
 
