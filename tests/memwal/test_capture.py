@@ -219,3 +219,18 @@ def test_an_sstable_without_the_key_is_damage(tmp_path: Path) -> None:
     snapshot = lance.mem_wal.ShardSnapshot(SHARD).with_sstable(1, "gen_1")
     with pytest.raises(CorruptFile, match="lacks id"):
         lance.mem_wal.LsmScanner.from_snapshots(dataset, [snapshot]).to_table()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no list of open files here")
+def test_sstables_keep_no_files_open(tmp_path: Path) -> None:
+    dataset = streamed(tmp_path / "t", [])
+    handles = Path("/proc/self/fd")
+    with ShardWriter.open(dataset, SHARD) as writer:
+        opened = []
+        for key in range(12):
+            writer.put(rows([key], 1.0))
+            writer.flush()
+            now = capture(dataset._store, dataset._session, [writer])
+            assert LsmScan(now).table().num_rows == key + 1
+            opened.append(len(list(handles.iterdir())))
+        assert opened[-1] < opened[0] + 6  # some are open for a moment

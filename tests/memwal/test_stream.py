@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
 
 from streamed import SCHEMA, digest, keys, live, rows, streamed, values
-from tiltyard.errors import InvalidInput, SchemaMismatch, WriterClosed, WriterFenced, WrongType
+from tiltyard.errors import (
+    InvalidInput,
+    SchemaMismatch,
+    ShardError,
+    WriterClosed,
+    WriterFenced,
+    WrongType,
+)
+from tiltyard.format.operations import Overwrite, Project
+from tiltyard.format.transaction import Transaction
 from tiltyard.memwal.stream import ShardedWriter, open_writers
 from tiltyard.memwal.writer import ShardWriter
+from tiltyard.table.commit import commit
 
 
 @pytest.fixture
@@ -147,3 +160,65 @@ def test_writers_that_are_open_here_are_known_until_they_end(dataset: Any) -> No
         stream.writers[0].abort()
         assert len(open_writers(store, session)) == 3
     assert open_writers(store, session) == []
+
+
+def _renamed(dataset: Any) -> None:
+    """Another program renames a column."""
+    schema = dataset._snapshot.schema
+    fields = tuple(replace(each, name="text") if each.name == "s" else each for each in schema.fields)
+    new = replace(schema, fields=fields)
+    _committed(dataset, Project(new))
+
+
+def _committed(dataset: Any, operation: Any) -> None:
+    made = Transaction(dataset.version, str(uuid4()), operation)
+    commit(dataset._store, made, session=dataset._session, base=dataset._snapshot)
+
+
+def test_a_stream_whose_table_has_other_columns_by_now_puts_nothing_anywhere(tmp_path: Path) -> None:
+    dataset = streamed(tmp_path / "t", [], bucket_column="id", num_buckets=4)
+    stream = ShardedWriter(dataset)
+    stream.put(rows([1]))
+    _renamed(dataset)
+    before = digest(tmp_path / "t")
+    for put in (lambda: stream.put(rows(list(range(20)))), lambda: stream.delete(keys(list(range(20))))):
+        with pytest.raises(SchemaMismatch, match="have changed since this stream was opened"):
+            put()
+    with pytest.raises(SchemaMismatch, match="have changed"):
+        asyncio.run(stream.aput(rows(list(range(20)))))
+    assert digest(tmp_path / "t") == before
+    stream.put(rows([1], 5.0))  # a shard that is open goes on: its entries name the columns' ids
+    stream.close()
+    found = live(tmp_path / "t").to_pydict()
+    assert (found["id"], found["v"], found["text"]) == ([1], [5.0], ["a"])
+
+
+def test_a_table_that_changes_while_a_shard_is_claimed_is_told_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = streamed(tmp_path / "t", [])
+    stream = ShardedWriter(dataset)
+    shard_of = stream._shard_of
+
+    def then_renamed(value: Any) -> str:
+        found = shard_of(value)
+        _renamed(dataset)
+        return found
+
+    monkeypatch.setattr(stream, "_shard_of", then_renamed)
+    with pytest.raises(SchemaMismatch, match="have changed since this stream was opened"):
+        stream.put(rows([1]))
+    assert stream.writers == ()
+    assert live(tmp_path / "t").num_rows == 0
+
+
+def test_who_streams_into_a_table_that_was_overwritten_is_told_when_it_publishes(tmp_path: Path) -> None:
+    """By another program: our own overwrite refuses, or fences the streams."""
+    dataset = streamed(tmp_path / "t", [], unsharded=True)
+    stream = ShardedWriter(dataset)
+    stream.put(rows([1]))
+    schema = dataset._snapshot.schema
+    _committed(dataset, Overwrite((), schema))
+    with pytest.raises(ShardError, match="was overwritten or restored"):
+        stream.close()
+    assert live(tmp_path / "t").num_rows == 0

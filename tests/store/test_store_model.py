@@ -8,6 +8,7 @@ import tempfile
 from hypothesis import HealthCheck, settings
 
 from tiltyard.store import open_store
+from tiltyard.store.below import Below
 from tiltyard.store.local import LocalStore
 from tiltyard.store.memory import MemoryStore, memory_space
 from tiltyard.testing.faults import FaultyPort, FaultyStore, Plan, port_installed, refusing
@@ -43,6 +44,16 @@ class TestLocal(store_machine(_local).TestCase):
 
 
 class TestLocalBelowAnotherRoot(store_machine(lambda: _local().at("t.lance")).TestCase):
+    settings = _SETTINGS
+
+
+class TestBelow(store_machine(lambda: Below(_local(), "t.lance/deep")).TestCase):
+    settings = _SETTINGS
+
+
+class TestBelowMemory(
+    store_machine(lambda: Below(MemoryStore(memory_space(_directory())), "t.lance")).TestCase
+):
     settings = _SETTINGS
 
 

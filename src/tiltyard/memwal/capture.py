@@ -18,6 +18,7 @@ from tiltyard.memwal import layout, seen
 from tiltyard.memwal.levels import Level, MemoryLevel, SsTableLevel
 from tiltyard.memwal.life import of_this_life
 from tiltyard.memwal.log_schema import LogSchema, log_schema
+from tiltyard.store.below import Below
 from tiltyard.table.back_off import back_off
 from tiltyard.table.snapshot import Snapshot, open_latest
 
@@ -212,7 +213,7 @@ def open_sstable(base: Snapshot, shard_id: str, fact: SsTable, schema: LogSchema
     path = f"{layout.shard_dir(shard_id)}/{fact.path}"
 
     def made() -> tuple[SsTableLevel, int]:
-        return SsTableLevel(open_latest(base.store.at(path), base.session), fact, schema), LEVEL_BYTES
+        return SsTableLevel(open_latest(Below(base.store, path), base.session), fact, schema), LEVEL_BYTES
 
     # Published SSTables never change, and their names are random.
     key = (base.store.identity, path, "sstable", schema.table.encode())

@@ -20,10 +20,12 @@ from tiltyard.errors import (
 )
 from tiltyard.format.shard_manifest import ShardManifest, SsTable
 from tiltyard.memwal import layout
+from tiltyard.memwal.life import of_this_life
 from tiltyard.memwal.manifest import still_ours, update
 from tiltyard.memwal.memtable import MemTable
 from tiltyard.memwal.sstable import write_sstable, written_version
 from tiltyard.table.back_off import back_off
+from tiltyard.table.snapshot import open_latest
 
 if TYPE_CHECKING:
     from tiltyard.memwal.owner import Owned
@@ -174,15 +176,29 @@ def publish_generation(owned: Owned, manifest: ShardManifest, table: MemTable) -
     """Write a frozen generation and name it in the shard's manifest; the manifest that does.
 
     `manifest`: the newest that is known of the owner's epoch. Raises `WriterFenced`: its directory stays,
-    named by nobody, and its rows are in the log.
+    named by nobody, and its rows are in the log. Raises `ShardError` where the table is another one by now.
     """
     known = still_ours(owned.shard, manifest)
+    _check_table(owned, known)
     name = layout.sstable_name(table.generation)
     version = written_version(owned.base)
     made = write_sstable(
         owned.shard, name, table.generation, table.stored(), version, owned.base.session, owned.maintained
     )
     return update(owned.shard, known, lambda current: named(current, made, table.logged_to))
+
+
+def _check_table(owned: Owned, manifest: ShardManifest) -> None:
+    """Raise `ShardError` where nobody would read what is published: the table that stands here now does not
+    count the shard among its own.
+    """
+    now = open_latest(owned.base.store, owned.base.session)
+    if not of_this_life(now, {owned.shard_id: manifest}):
+        raise ShardError(
+            f"the table at {owned.base.store.uri} was overwritten or restored to a version before its first "
+            f"stream while shard {owned.shard_id} was open: what is streamed into it belongs to none of its "
+            "versions. Its rows stay in the shard's log; close the stream, and open another one"
+        )
 
 
 def named(current: ShardManifest, made: SsTable, logged_to: int) -> ShardManifest:

@@ -16,6 +16,7 @@ from tiltyard.errors import (
     ClaimLost,
     ForkedHandle,
     InvalidInput,
+    SchemaMismatch,
     ShardContention,
     ShardingChanging,
     ShardSpecMismatch,
@@ -32,6 +33,7 @@ from tiltyard.memwal.routing import Value, manifests, router_of, shard_name, sha
 from tiltyard.memwal.writer import ShardWriter
 from tiltyard.runtime.awaiting import Begin, in_thread, told
 from tiltyard.table.back_off import back_off
+from tiltyard.table.fit import side_by_side
 from tiltyard.table.snapshot import open_latest
 
 if TYPE_CHECKING:
@@ -114,8 +116,7 @@ class ShardedWriter:
         """
         batch = one_batch(data)
         rows_of(batch, self._schema)  # what is wrong is refused before any shard has a row
-        for value, part in self._parts(batch):
-            writer = self._writer(value)
+        for writer, part in self._routed(batch):
             for start in range(0, part.num_rows, writer.config.rows):
                 writer.put(part.slice(start, writer.config.rows), durable=durable)
 
@@ -123,8 +124,7 @@ class ShardedWriter:
         """Delete rows by key; see `ShardWriter.delete`."""
         batch = one_batch(keys)
         deletions(batch, self._schema)
-        for value, part in self._parts(batch):
-            writer = self._writer(value)
+        for writer, part in self._routed(batch):
             for start in range(0, part.num_rows, writer.config.rows):
                 writer.delete(part.slice(start, writer.config.rows), durable=durable)
 
@@ -167,6 +167,21 @@ class ShardedWriter:
                 "shard_of tells which shard each row goes to"
             )
         return parts
+
+    def _routed(self, batch: Any) -> list[tuple[ShardWriter, Any]]:
+        """The rows of each shard with its writer. All are open before one has a row, so that a shard that
+        refuses does it first.
+        """
+        return [(self._writer(value), part) for value, part in self._parts(batch)]
+
+    def _check_columns(self, table: Schema) -> None:
+        """Raise `SchemaMismatch` where the table's columns are no longer those that the stream takes."""
+        if table.fields != self._schema.table.fields:
+            raise SchemaMismatch(
+                f"the columns of {self._table._store.uri} have changed since this stream was opened: close "
+                "it, and open another one. Nothing of this call was put\n"
+                f"{side_by_side(table, self._schema.table.arrow)}"
+            )
 
     def _check_process(self) -> None:
         if runtime.process_id() != self._process:
@@ -220,12 +235,14 @@ class ShardedWriter:
 
     def _shard_of(self, value: Value) -> str:
         known = manifests(self._table._store.at(layout.ROOT))
-        marks = streamed(open_latest(self._table._store, self._table._session)).details.marks
+        base = open_latest(self._table._store, self._table._session)
+        self._check_columns(base.schema)
+        marks = streamed(base).details.marks
         return shard_of(self._router, self._spec_id, value, self._incarnation, known, marks)
 
     def _claimed(self, shard_id: str, value: Value) -> ShardWriter:
         try:
-            return ShardWriter.open(
+            writer = ShardWriter.open(
                 self._table, shard_id, shard_spec_id=self._spec_id, sharding_value=value, **self._options
             )
         except ShardSpecMismatch as error:
@@ -233,6 +250,12 @@ class ShardedWriter:
                 f"the table's sharding has changed since this stream was opened with spec {self._spec_id}: "
                 f"close it, and open another one ({error})"
             ) from error
+        try:
+            self._check_columns(writer.owned.base.schema)
+        except SchemaMismatch:
+            writer.abort()
+            raise
+        return writer
 
     def capture(self) -> Captured:
         """The table now, with the memory of these shards."""
