@@ -217,6 +217,11 @@ def test_bad_rows_are_refused_whole(flights: Any) -> None:
                 stream.put(data)
         with pytest.raises((InvalidInput, SchemaMismatch)):
             stream.put({"id": [None], "delay": [1], "s": ["a"]})
+        twice = pa.Table.from_arrays(
+            [pa.array([1])] * 3 + [pa.array(["a"])], names=["id", "delay", "delay", "s"]
+        )
+        with pytest.raises(SchemaMismatch, match="several columns of the name 'delay'"):
+            stream.put(twice)
         assert len(flights.live()) == 3
     with pytest.raises(WriterClosed):
         stream.put(row(1))
@@ -355,6 +360,8 @@ def test_a_stream_belongs_to_its_process(flights: Any) -> None:
         for refused in (pickle.dumps, copy.copy):
             with pytest.raises(WrongType, match=r"table\.stream\(\)"):
                 refused(stream)
+            with pytest.raises(WrongType, match=r"table\.live\(\)"):
+                refused(flights.live().scan())
         child = os.fork()
         if child == 0:
             status = 1

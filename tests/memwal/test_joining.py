@@ -86,6 +86,9 @@ def test_dictionaries_that_cannot_become_one_make_generations_of_their_own(tmp_p
     with table.stream() as stream:
         stream.put(words(8))
     assert table.live().count() == 9 * MANY
+    table.drain()
+    assert table.count() == 9 * MANY
+    assert sum(each.num_rows for each in table.scan(["word"]).batches()) == 9 * MANY
 
 
 def _orders(*words: str) -> list[tuple[str, ...]]:

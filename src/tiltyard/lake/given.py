@@ -33,6 +33,9 @@ def rows_given(data: Any, table: Schema, schema: Any = None) -> Any:
     batch = one_batch_of(data, schema, table.arrow)
     if not batch.num_columns and not batch.num_rows:
         return _empty(table)
+    doubled = [each.name for each in table.fields if len(batch.schema.get_all_field_indices(each.name)) > 1]
+    if doubled:
+        raise SchemaMismatch(f"the data has several columns of the name {doubled[0]!r}: give one")
     missing = [each.name for each in table.fields if batch.schema.get_field_index(each.name) < 0]
     if missing:
         named = ", ".join(repr(name) for name in missing)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tiltyard.dataset import arguments
-from tiltyard.errors import OutcomeUnknown, ShardError
+from tiltyard.errors import OutcomeUnknown, ShardError, WrongType
 from tiltyard.lake.given import keys_given
 from tiltyard.lake.scan import vector_column
 from tiltyard.lake.words import plain
@@ -175,6 +175,12 @@ class LiveScan:
         self._scan = scan
         self._uri = uri
         self._asked = asked
+
+    def __reduce__(self) -> NoReturn:
+        raise WrongType(
+            "a LiveScan is neither pickled nor copied: it is one moment of this process's memory. Ask "
+            "table.live() for a scan where it is to be read, or send what to_arrow() gives"
+        )
 
     def __repr__(self) -> str:
         told = [f"{name}={value!r}" for name, value in self._asked.items() if value is not None]

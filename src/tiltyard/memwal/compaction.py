@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from tiltyard import runtime
 from tiltyard.errors import (
+    BatchTooLarge,
     CorruptFile,
     IncompatibleTransaction,
     InvalidInput,
@@ -130,6 +131,7 @@ class _Compactor:
         look = self._look()
         ends = self._ends(look)
         conflicts = 0
+        most = MAX_COMMIT_ROWS if merge_functions(look.base) is None else MAX_MERGED_ROWS
         while True:
             self._trim(look)
             todo = self._todo(look, ends)
@@ -137,8 +139,7 @@ class _Compactor:
                 return replace(self._done, version=look.base.version, problems=dict(self._problems))
             began = runtime.monotonic()
             try:
-                rows = MAX_COMMIT_ROWS if merge_functions(look.base) is None else MAX_MERGED_ROWS
-                self._merge(look, _chosen(todo, rows))
+                self._merge(look, _chosen(todo, most))
                 conflicts = 0
             except (RetryableConflict, IncompatibleTransaction, VersionNotFound) as error:
                 conflicts += 1
@@ -146,6 +147,12 @@ class _Compactor:
                 back_off(runtime.monotonic() - began, conflicts, 1.0)
             except _UNREADABLE as error:
                 self._isolate(look, todo, error)
+            except (InvalidInput, BatchTooLarge):
+                # Generations whose dictionaries have more values together than one file can number: each was
+                # one file, and is one again.
+                if most == 1:
+                    raise
+                most = 1
             look = self._look()
 
     # -- looking ---------------------------------------------------------------------------------
