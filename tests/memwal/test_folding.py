@@ -181,6 +181,19 @@ def test_runs_tell_which_keys_older_rows_do_not_reach() -> None:
     assert which.deletions.tolist() == [3]
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=40), st.integers(1, 12))
+def test_pieces_are_the_runs_each_once_in_order(rows: list[tuple[int, bool]], count: int) -> None:
+    which = runs(np.array([key for key, _ in rows], np.int64), np.array([gone for _, gone in rows], np.bool_))
+    found = list(which.pieces(count))
+    assert len(found) <= count
+    assert [row for each in found for row in each.order.tolist()] == which.order.tolist()
+    assert [code for each in found for code in each.codes.tolist()] == which.codes.tolist()
+    for each in found:
+        assert each.starts[0] == 0
+        assert len(each) == len(each.codes) == len(each.after_delete)
+
+
 def test_an_empty_sequence_has_no_runs() -> None:
     whole, keys, deletes = table([], pa.int64())
     assert len(runs(keys, deletes)) == 0

@@ -16,6 +16,7 @@ import tiltyard.lance as lance
 from streamed import KEY, digest, live
 from tiltyard.errors import InvalidInput
 from tiltyard.memwal import compaction, layout
+from tiltyard.memwal import merged as merged_module
 from tiltyard.memwal.capture import capture
 from tiltyard.memwal.compaction import compact_streams
 from tiltyard.memwal.lookup import Lookup
@@ -216,6 +217,20 @@ def test_generations_of_each_row_are_told(tmp_path: Path) -> None:
     told = LsmScan(history.now(), ["id", "total"], generation=True).table()
     assert set(told.column("_memtable_gen").to_pylist()) <= {0, 3}
     assert pc.max(told.column("_memtable_gen")).as_py() == 3
+    history.writer.abort()
+
+
+@pytest.mark.parametrize("seed", [11, 12])
+def test_more_rows_than_one_array_holds_are_merged_in_pieces(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merged_module, "SLAB_BYTES", 400)
+    history = History(tmp_path / "t", seed, unsharded=True)
+    for number in range(12):
+        history.step()
+        if number % 4 == 0:
+            history.check()
+    history.check()
     history.writer.abort()
 
 

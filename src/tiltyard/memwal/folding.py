@@ -13,8 +13,8 @@ Invariants, and their tests in tests/memwal/test_folding.py:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,32 @@ class Runs:
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    def pieces(self, count: int) -> Iterator[Runs]:
+        """The runs in at most so many pieces of about as many rows each."""
+        ends = np.append(self.starts[1:], len(self.order))
+        wanted = np.linspace(0, len(self.order), count + 1)[1:]
+        bounds = np.unique(np.searchsorted(ends, wanted) + 1).tolist()
+        nothing = np.empty(0, np.int64)
+        low = 0
+        for high in (min(each, len(self)) for each in bounds):
+            if high <= low:
+                continue
+            first, last = self.starts[low], ends[high - 1]
+            yield Runs(
+                self.order[first:last],
+                self.starts[low:high] - first,
+                self.codes[low:high],
+                self.after_delete[low:high],
+                nothing,
+                nothing,
+                nothing,
+            )
+            low = high
+
+    def alone(self) -> Runs:
+        """The same runs of a sequence that has only these rows, in this order."""
+        return replace(self, order=np.arange(len(self.order)))
 
 
 def runs(codes: npt.NDArray[Any], deletes: Bools) -> Runs:

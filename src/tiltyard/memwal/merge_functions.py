@@ -112,7 +112,8 @@ def _check_type(field: Field, function: str) -> None:
     takes = {SUM: can_be_summed, MIN: can_be_ordered, MAX: can_be_ordered}.get(function)
     if takes is not None and not takes(field):
         raise InvalidInput(
-            f"column {field.name!r} is {field.arrow_type}, which cannot be merged by {function!r}: "
+            f"column {field.name!r} is {field.extension_name or field.arrow_type}, which cannot be merged by "
+            f"{function!r}: "
             + ("integers, floats and decimals can" if function == SUM else "its values have no order")
         )
 

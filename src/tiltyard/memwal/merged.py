@@ -38,6 +38,14 @@ if TYPE_CHECKING:
 
 Addresses = npt.NDArray[np.uint64]
 
+SLAB_BYTES = 1 << 30
+"""Rows that are put together at most (bytes): texts of an array have offsets of 32 bits."""
+
+PIECES_OF_SLAB = 4
+"""Where there are several slabs, in how many pieces the rows of each are merged: rows of a key may come from
+all of them.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class _Under:
@@ -98,14 +106,60 @@ class MergedLevel:
         if not fields:
             yield batch_of([], schema, self.rows)
             return
-        parts = [_of_base(self._base, self._under.addresses, fields, schema)]
+        slabs = _slabs(self._parts(fields, schema), schema)
+        for rows, which in _pieces(slabs, self._runs):
+            yield from _cut(_merged(rows, which, self._schema, fields))
+        yield from _cut(_gathered(slabs, self._runs.deletions))
+
+    def _parts(self, fields: Sequence[Field], schema: Any) -> Iterator[Any]:
+        """The sequence whose rows are combined: those of the base, then those of the levels."""
+        yield _of_base(self._base, self._under.addresses, fields, schema)
         for level in self._levels:
-            parts += level.batches(fields)
-        rows = pa.Table.from_batches(parts, schema)
-        made = pa.concat_tables(
-            [_merged(rows, self._runs, self._schema, fields), rows.take(pa.array(self._runs.deletions))]
-        )
-        yield from made.combine_chunks().to_batches(max_chunksize=DEFAULT_BATCH_ROWS)
+            yield from level.batches(fields)
+
+
+def _slabs(batches: Iterator[Any], schema: Any) -> list[pa.Table]:
+    """Batches put together to tables, none of more than `SLAB_BYTES`; at least one table."""
+    made: list[pa.Table] = []
+    held: list[Any] = []
+    size = 0
+    for batch in batches:
+        if held and size + batch.nbytes > SLAB_BYTES:
+            made.append(pa.Table.from_batches(held, schema).combine_chunks())
+            held, size = [], 0
+        held.append(batch)
+        size += batch.nbytes
+    return [*made, pa.Table.from_batches(held, schema)]
+
+
+def _pieces(slabs: list[pa.Table], which: Runs) -> Iterator[tuple[pa.Table, Runs]]:
+    """What is combined at a time: rows, and runs of them."""
+    if len(slabs) == 1:
+        yield slabs[0], which
+        return
+    for piece in which.pieces(PIECES_OF_SLAB * len(slabs)):
+        yield _gathered(slabs, piece.order), piece.alone()
+
+
+def _gathered(slabs: list[pa.Table], rows: Ints) -> pa.Table:
+    """Rows by number over all slabs, in this order."""
+    if len(slabs) == 1:
+        return slabs[0].take(pa.array(rows))
+    ends = np.cumsum([each.num_rows for each in slabs])
+    of_row = np.searchsorted(ends, rows, side="right")
+    order = np.argsort(of_row, kind="stable")
+    bounds = np.searchsorted(of_row[order], np.arange(len(slabs) + 1))
+    parts = []
+    for at, slab in enumerate(slabs):
+        here = rows[order[bounds[at] : bounds[at + 1]]]
+        parts.append(slab.take(pa.array(here - (ends[at] - slab.num_rows))))
+    back = np.empty(len(rows), np.int64)
+    back[order] = np.arange(len(rows))
+    return pa.concat_tables(parts).combine_chunks().take(pa.array(back))
+
+
+def _cut(rows: pa.Table) -> Iterator[Any]:
+    yield from rows.combine_chunks().to_batches(max_chunksize=DEFAULT_BATCH_ROWS)
 
 
 def _under(found: Found, reached: Bools) -> _Under:
