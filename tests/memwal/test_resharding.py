@@ -36,8 +36,10 @@ from tiltyard.errors import (
     WriterFenced,
 )
 from tiltyard.format.mem_wal import MemWalDetails, ShardingField, ShardingSpec
+from tiltyard.lake.tail import Tail
 from tiltyard.memwal import layout, resharding
 from tiltyard.memwal.capture import capture
+from tiltyard.memwal.check import check_shards
 from tiltyard.memwal.identity import ACTIVE_SPEC, DRAINING_SPEC, LAST_SPEC
 from tiltyard.memwal.identity import streamed as memwal_of
 from tiltyard.memwal.lookup import Lookup
@@ -146,6 +148,23 @@ def test_ids_go_on_after_a_restore_that_has_forgotten_them(path: Path) -> None:
     assert len(tidy(fresh(path), compacted).shards) >= 1
     assert revise(fresh(path), compacted, EIGHT).activated == 3
     assert everything(path)[50] == 3.0
+
+
+def test_after_a_restore_rows_of_the_sharding_in_force_count(path: Path) -> None:
+    """Its id is the smaller one then."""
+    version = fresh(path).version
+    revise(fresh(path), compacted, EIGHT)
+    with ShardedWriter(fresh(path)) as writer:
+        writer.put(rows([50, 51], 3.0))
+    fresh(path).checkout_version(version).restore()
+    with ShardedWriter(fresh(path)) as writer:
+        writer.put(rows([50], 4.0))
+        assert {each.manifest.shard_spec_id for each in writer.writers} == {1}
+    assert (everything(path)[50], everything(path)[51]) == (4.0, 3.0)
+    feed = [each for each in Tail(fresh(path), None, False, None) if 50 in each.upserts["id"].to_pylist()]
+    assert [each.upserts["v"][0].as_py() for each in feed] == [3.0, 4.0]
+    tidy(fresh(path), compacted)
+    assert (everything(path)[50], everything(path)[51]) == (4.0, 3.0)
 
 
 def test_shards_named_by_hand_are_drained_too(tmp_path: Path) -> None:
@@ -352,11 +371,15 @@ def test_a_stray_is_read_sealed_and_drained(path: Path) -> None:
     stray(path, rows([21, 50], 8.0), lambda: revise(fresh(path), compacted, EIGHT))
     assert newest_manifest(path).shard_spec_id == 1
     assert everything(path) == {**EXPECTED, 21: 8.0, 50: 8.0}
+    (told,) = check_shards(fresh(path)._snapshot, SHARD)
+    assert not told.is_damage
+    assert "an earlier one of the table's, and it is not emptied yet" in str(told)
     with pytest.raises(ShardSpecMismatch):
         ShardWriter.open(fresh(path), SHARD, shard_spec_id=1)
     done = tidy(fresh(path), compacted)
     assert done == resharding.Tidied((SHARD,))
     assert is_closed(newest_manifest(path))
+    assert check_shards(fresh(path)._snapshot) == []
     assert values(fresh(path).to_table()) == {**EXPECTED, 21: 8.0, 50: 8.0}
 
 

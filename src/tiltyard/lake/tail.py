@@ -22,7 +22,7 @@ from tiltyard.expr.arrays import bools_of
 from tiltyard.expr.arrays import plain as plain_array
 from tiltyard.lake.words import plain
 from tiltyard.memwal import layout
-from tiltyard.memwal.identity import merge_functions
+from tiltyard.memwal.identity import merge_functions, spec_in_force
 from tiltyard.memwal.life import shards_of
 from tiltyard.memwal.log_schema import TOMBSTONE, LogSchema, log_schema
 from tiltyard.memwal.tail import POLL_SECONDS, Follower
@@ -143,9 +143,13 @@ class Tail:
         """What is in the logs now."""
         base, shards = shards_of(self._ds._store, self._ds._session)
         schema = log_schema(base.schema, merge_functions(base))
-        # Shards of an earlier sharding end before those of a later one begin: first what came first.
-        specs = {shard_id: manifest.shard_spec_id for shard_id, manifest in shards.items()}
-        for shard_id in sorted({*shards, *self._followers}, key=lambda each: (specs.get(each, 0), each)):
+        # Shards of an earlier sharding end before those of a later one begin: first what came first. The one
+        # in force came last, also where a restore has brought it back.
+        now = spec_in_force(base) if shards else None
+        specs = {each: (found.shard_spec_id == now, found.shard_spec_id) for each, found in shards.items()}
+        for shard_id in sorted(
+            {*shards, *self._followers}, key=lambda each: (specs.get(each, (False, 0)), each)
+        ):
             follower = self._followers.get(shard_id)
             if follower is None:
                 follower = self._followers[shard_id] = Follower(self._shard(shard_id))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tiltyard.errors import CorruptFile, ObjectNotFound, TableNotFound
 from tiltyard.memwal import layout, seen
+from tiltyard.memwal.identity import spec_in_force
 from tiltyard.memwal.levels import Level, MemoryLevel, SsTableLevel
 from tiltyard.memwal.life import of_this_life
 from tiltyard.memwal.log_schema import LogSchema, log_schema
@@ -70,7 +71,9 @@ class Captured:
     base: Snapshot
     schema: LogSchema
     shards: tuple[ShardLevels, ...]
-    """Those of the newest sharding first: of a key in shards of two specs the first one's row counts."""
+    """Those of the sharding in force first, then of later ones first: of a key in shards of two specs the
+    first one's row counts.
+    """
 
     _winners: list[Any] = field(default_factory=list, repr=False, compare=False)
 
@@ -180,7 +183,9 @@ def _captured(
         in_memory = [MemoryLevel(each, written, schema) for each in memory if each.generation > covered]
         published = _published(base, shard_id, manifest, mark, schema)
         shards.append(ShardLevels(shard_id, (*in_memory, *published), manifest))
-    shards.sort(key=lambda each: -each.spec_id)
+    if len({each.spec_id for each in shards}) > 1:
+        now = spec_in_force(base)
+        shards.sort(key=lambda each: (each.spec_id != now, -each.spec_id))
     return Captured(base, schema, tuple(shards))
 
 

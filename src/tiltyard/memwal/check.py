@@ -14,8 +14,10 @@ from tiltyard.format.shard_manifest import ACTIVE, SEALED, ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.check_rows import sstable_problems
 from tiltyard.memwal.claim import INCARNATION
+from tiltyard.memwal.identity import LAST_SPEC
 from tiltyard.memwal.log_schema import LogSchema, log_schema, reconciled
 from tiltyard.memwal.manifest import newest
+from tiltyard.memwal.routing import is_drained
 from tiltyard.memwal.wal import only_sentinels, read_entry
 from tiltyard.store import Store
 from tiltyard.table.apply.mem_wal import entry_of
@@ -104,15 +106,26 @@ class _Check:
         if self._details is None:
             yield self._remark("the table", "has no MemWAL: the shard's rows belong to none of its versions")
             return
-        specs = {each.spec_id for each in self._details.sharding_specs}
-        if manifest.shard_spec_id not in (specs or {0}):
-            yield self._damage(
-                "its sharding spec", f"is {manifest.shard_spec_id}, the table has {sorted(specs) or 'none'}"
-            )
+        yield from self._spec(manifest, self._details)
         theirs = dict(manifest.field_entries).get(INCARNATION)
         ours = self._details.writer_defaults.get(INCARNATION, "").encode()
         if theirs is not None and theirs != ours:
             yield self._damage("its rows", "are those of an earlier table at this place")
+
+    def _spec(self, manifest: ShardManifest, details: MemWalDetails) -> Iterator[Finding]:
+        specs = {each.spec_id for each in details.sharding_specs}
+        found = manifest.shard_spec_id
+        if found in (specs or {0}) or is_drained(manifest, details.marks):
+            return
+        last = details.writer_defaults.get(LAST_SPEC, "")
+        if last.isascii() and last.isdigit() and found <= int(last):
+            yield self._remark(
+                "its sharding spec",
+                f"is {found}, an earlier one of the table's, and it is not emptied yet: `tiltyard shard "
+                "revise TABLE --resume` does that",
+            )
+            return
+        yield self._damage("its sharding spec", f"is {found}, the table has {sorted(specs) or 'none'}")
 
     # -- the log ---------------------------------------------------------------------------------
 
@@ -185,7 +198,7 @@ class _Check:
                 yield Finding(self._id, f"SSTable {each.path}", problem, is_damage=each.generation > mark)
         for name in self._shard.list_names(""):
             generation = layout.sstable_generation(name)
-            if generation is not None and name not in named:
+            if generation is not None and generation > mark and name not in named:
                 yield self._remark(
                     f"directory {name}", "is named by no manifest: a flush that was not finished"
                 )

@@ -80,6 +80,15 @@ def streamed(snapshot: Snapshot) -> Streamed:
     return Streamed(entry.uuid, MemWalDetails.of(entry))
 
 
+def spec_in_force(snapshot: Snapshot) -> int | None:
+    """The id of the spec that writers claim with, 0 where shards are named by hand; None while it changes."""
+    try:
+        spec = streamed(snapshot).spec
+    except ShardingChanging:
+        return None
+    return 0 if spec is None else spec.spec_id
+
+
 def resolved_spec(found: Streamed, requested: int | None, shard_id: str) -> int:
     """The spec id of a writer: the table's, or the one that was asked for where that is the table's.
 

@@ -79,19 +79,19 @@ def lag(store: Store, session: Session, *, shards: Collection[str] | None = None
     found, problems = readable(store, shards)
     base = open_latest(store, session)
     marks = marks_of(base)
-    measured = []
+    shards_ahead = []
     for shard_id, manifest in of_this_life(base, found).items():
         try:
             standing = positions(store.at(layout.shard_dir(shard_id)))
         except TiltyardError as error:
             problems[shard_id] = error
             continue
-        measured.append(_measured(shard_id, manifest, marks.get(shard_id, 0), standing))
-    return Lag(tuple(sorted(measured, key=lambda each: each.shard_id)), problems)
+        shards_ahead.append(measured(shard_id, manifest, marks.get(shard_id, 0), standing))
+    return Lag(tuple(sorted(shards_ahead, key=lambda each: each.shard_id)), problems)
 
 
-def _measured(shard_id: str, manifest: ShardManifest, mark: int, standing: list[int]) -> ShardLag:
-    """Pure."""
+def measured(shard_id: str, manifest: ShardManifest, mark: int, standing: list[int]) -> ShardLag:
+    """How far a shard is ahead, by its manifest, its mark and the positions in its log. Pure."""
     waiting = [each for each in manifest.sstables if each.generation > mark]
     return ShardLag(
         shard_id,

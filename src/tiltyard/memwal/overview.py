@@ -16,6 +16,7 @@ from tiltyard.format.shard_manifest import ACTIVE, SEALED, ShardManifest, SsTabl
 from tiltyard.memwal import layout
 from tiltyard.memwal.claim import INCARNATION
 from tiltyard.memwal.identity import Streamed, streamed
+from tiltyard.memwal.lag import measured
 from tiltyard.memwal.life import lives, readable
 from tiltyard.memwal.routing import Router, is_closed, own_value, router_of
 from tiltyard.memwal.sharding import BUCKET, IDENTITY, num_buckets
@@ -130,8 +131,10 @@ def _facts(
     shard: Store, shard_id: str, manifest: ShardManifest, found: Streamed | None, router: Router
 ) -> ShardFacts:
     mark = 0 if found is None else found.details.marks.get(shard_id, 0)
+    standing = positions(shard)
+    ahead = measured(shard_id, manifest, mark, standing)
+    logged = list(_logged(shard, [each for each in standing if each > manifest.replay_after]))
     waiting = [each for each in manifest.sstables if each.generation > mark]
-    logged = list(_logged(shard, manifest.replay_after))
     times = [*(each.mtime_ns for each in logged), *_published_at(shard, waiting)]
     value = None
     if router.spec is not None and router.spec.spec_id == manifest.shard_spec_id:
@@ -145,9 +148,9 @@ def _facts(
         manifest.writer_epoch,
         manifest.current_generation,
         len(manifest.sstables),
-        len(waiting),
-        sum(each.physical_rows or 0 for each in waiting),
-        sum(each.in_memory_bytes or 0 for each in waiting),
+        ahead.generations,
+        ahead.rows,
+        ahead.nbytes,
         mark,
         manifest.replay_after,
         len(logged),
@@ -156,11 +159,9 @@ def _facts(
     )
 
 
-def _logged(shard: Store, after: int) -> Iterator[ObjectStat]:
-    """The entries above a position that hold rows, as far as can be told."""
-    for position in positions(shard):
-        if position <= after:
-            continue
+def _logged(shard: Store, standing: list[int]) -> Iterator[ObjectStat]:
+    """Those entries that hold rows, as far as can be told."""
+    for position in standing:
         with suppress(ObjectNotFound):  # collected since
             entry = shard.stat(layout.entry_path(position))
             if entry.size > MAX_SENTINEL_BYTES or not only_sentinels(shard, [position]):

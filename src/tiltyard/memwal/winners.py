@@ -82,7 +82,7 @@ def winners(captured: Captured) -> Winners:
 
 def disjoint(shards: Sequence[ShardLevels]) -> Sequence[ShardLevels]:
     """The shards that have rows, so put together that no key is in two. Shards of one spec have no key in
-    common; one of an earlier spec that somebody began late may have keys of a later spec's, which counts.
+    common; one of another spec, which somebody began late, may have keys of the one in force, which counts.
     """
     held = [each for each in shards if each.levels]
     if len({each.spec_id for each in held}) < 2:
