@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from lakes import directories, faulty, fresh, has, over, planned, put, values
@@ -20,9 +21,10 @@ from tiltyard.catalog.listing import list_tables
 from tiltyard.catalog.purging import purge
 from tiltyard.catalog.renaming import rename_table
 from tiltyard.catalog.repair import plan_repair, repair
-from tiltyard.catalog.tables import deregister_table
+from tiltyard.catalog.tables import create_table, deregister_table
 from tiltyard.catalog.trash import drop_table, dropped_tables, undrop_table
 from tiltyard.errors import (
+    OutcomeUnknown,
     StoreError,
     TableAlreadyExists,
     TableNotDropped,
@@ -140,6 +142,50 @@ def test_what_others_did_right_before_the_decision_is_found(
 
     assert acted(over(Meanwhile(root, meanwhile), "v1"), act) == answer
     assert told(root) == left
+
+
+@pytest.mark.parametrize("mode", ["create", "overwrite"])
+def test_whose_directory_was_moved_away_before_it_was_a_table_begins_again(root: str, mode: str) -> None:
+    class Moving(FaultyStore):
+        def create(self, path: str, data: Any) -> Created:
+            if path.endswith(".manifest") and not has(lake(root), U):
+                os.rename(Path(root) / "u.lance", Path(root) / "01234567_dropped_u")
+                put(lake(root), U, 2)
+            return super().create(path, data)
+
+    meddled = over(Moving(open_store(root), Plan()), "v1")
+    if mode == "create":
+        with pytest.raises(TableAlreadyExists):
+            create_table(meddled, U, pa.table({"a": [3]}), mode=mode)
+    else:
+        create_table(meddled, U, pa.table({"a": [3]}), mode=mode)
+    assert values(lake(root), U) == ([2] if mode == "create" else [3])
+    assert not [path for path in (Path(root) / "01234567_dropped_u").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("act", ["drop", "rename", "deregister"])
+def test_where_nobody_can_look_after_the_decision_the_outcome_is_unknown(root: str, act: str) -> None:
+    class Blind(FaultyStore):
+        decided = False
+
+        def move_dir(self, source: str, target: str) -> Created:
+            Blind.decided = not source.startswith(".tmp")
+            return super().move_dir(source, target)
+
+        def create(self, path: str, data: Any) -> Created:
+            if self.decided:
+                raise StoreError("nothing is written any more")
+            Blind.decided = path == ".lance-deregistered"
+            return super().create(path, data)
+
+        def stat(self, path: str) -> Any:
+            if self.decided and act != "deregister":
+                raise StoreError("nothing is read any more")
+            return super().stat(path)
+
+    with pytest.raises(OutcomeUnknown, match="look"):
+        ACTS[act](over(Blind(open_store(root), Plan()), "v1"))
+    assert not has(lake(root), T)
 
 
 def test_a_note_of_a_drop_that_came_to_nothing_means_nothing(root: str) -> None:

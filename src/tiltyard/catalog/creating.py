@@ -421,6 +421,9 @@ class _Creation:
             made = self._with_row(seen, dataset, store, marker)
             if made is None:
                 return None
+        elif self._was_moved_away(location, dataset, store):
+            self._give_way(dataset, store)
+            return None
         else:
             made = Found(self.id, location, location_uri(catalog.store.uri, location), None, False), dataset
         if marker.is_others or (marker.is_there and catalog.settings.mode is Mode.V1):
@@ -432,6 +435,16 @@ class _Creation:
                     f"it could not be removed ({error}): remove it by hand"
                 ) from error
         return made
+
+    def _was_moved_away(self, location: str, dataset: LanceDataset, store: Store) -> bool:
+        from tiltyard.catalog import unregistered
+
+        try:
+            return unregistered.was_moved_away(self.catalog, location, dataset._held.location.path, store)
+        except StoreError as error:
+            raise OutcomeUnknown(
+                f"table {self.id[0]!r} was created, but whether under its name cannot be told ({error}): look"
+            ) from error
 
     def _in_the_way(self, location: str) -> TableAlreadyExists:
         name = self.id[0]

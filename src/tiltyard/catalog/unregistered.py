@@ -19,7 +19,8 @@ Where the store cannot rename directories, markers decide (`marked`), and tables
 
 1. Of all that drop, rename, bring back or purge one table at once exactly one is told so. Who finds that
    another one was first looks again, and is told what stands then.
-2. A directory that was moved though it was another one is put back.
+2. A directory that was moved though it was another one is put back; where its name was given away before
+   that, the creator who is at work in it finds out, and begins again (`was_moved_away`).
 3. Whoever dies, at any step, leaves a table under its name, or one that was dropped.
 Tests: tests/catalog/test_trash_unregistered.py; scenarios `catalog-*-directories-*` of the simulation.
 """
@@ -115,6 +116,27 @@ def has_note(table: Store) -> bool:
     return any(name.startswith(NOTE) for name in table.list_names(moves.PRIVATE))
 
 
+def was_moved_away(catalog: Catalog, location: str, manifest: str, table: Store) -> bool:
+    """Whether the directory in which a creator has put the first version is nobody's: it was moved before,
+    when it was no table yet, and its name went to somebody else before it could be put back.
+
+    `table`: the directory as the creator has it open. One that was dropped holds a note; a renamed one is
+    another table.
+    """
+    store = catalog.store
+    if _holds(store, location, manifest, table) or has_note(table) or not table.list_names(""):
+        return False
+    visible = (name for name in store.list_names("") if moves.is_visible(name))
+    return not any(_holds(store, name, manifest, table) for name in visible)
+
+
+def _holds(store: Store, location: str, path: str, table: Store) -> bool:
+    try:
+        return store.stat(f"{location}/{path}").tag == table.stat(path).tag
+    except ObjectNotFound:
+        return False
+
+
 # -- dropping and renaming -----------------------------------------------------------------------
 
 
@@ -198,23 +220,28 @@ def _move(store: Store, source: str, target: str, verb: str, witness: str | None
 
 
 def _check_moved(
-    store: Store, table: Store, source: str, target: str, is_another: Callable[[], bool] | None = None
+    store: Store, table: Store, source: str, target: str, is_another: Callable[[], bool]
 ) -> None:
-    """After a move: put back what was deregistered before, or is not the table. Raises Outdated then.
+    """After a move: put back what was deregistered before, or is not the table. Raises Outdated then, and
+    OutcomeUnknown where the store does not let us look.
 
-    `table`: the directory as it was opened before. The change is decided: where the store does not let us
-    look, there is nothing more to be done.
+    `table`: the directory as it was opened before.
     """
-    with suppress(StoreError):
+    try:
         marker = read_marker(table, DEREGISTERED)
         counts = marker is not None and _agreed(table, marker, VOID) == STANDS
         if marker is not None and not counts:
             remove_marker(table, DEREGISTERED)
         if counts and read_marker(store.at(target), DEREGISTERED) != marker:
             raise Outdated  # moved on
-        if counts or (is_another is not None and is_another()):
+        if counts or is_another():
             _move(store, target, source, "put back")
             raise Outdated
+    except StoreError as error:
+        raise OutcomeUnknown(
+            f"{store.uri}/{source} was moved to {target}, but whether it was the table cannot be told "
+            f"({error}): look which is there"
+        ) from error
 
 
 def _agreed(table: Store, marker: bytes, word: bytes) -> bytes:
@@ -257,13 +284,19 @@ def _deregister(catalog: Catalog, id: Id) -> Found:
         raise
     if not won:
         raise Outdated  # somebody else's
-    marker = read_marker(table, DEREGISTERED)
-    if marker is None:
-        return found  # a creation has shown it again
-    is_here = read_marker(store.at(found.location), DEREGISTERED) == marker
-    if _agreed(table, marker, STANDS if is_here else VOID) == STANDS:
-        return found
-    remove_marker(table, DEREGISTERED)
+    try:
+        marker = read_marker(table, DEREGISTERED)
+        if marker is None:
+            return found  # a creation has shown it again
+        is_here = read_marker(store.at(found.location), DEREGISTERED) == marker
+        if _agreed(table, marker, STANDS if is_here else VOID) == STANDS:
+            return found
+        remove_marker(table, DEREGISTERED)
+    except StoreError as error:
+        raise OutcomeUnknown(
+            f"{store.uri}/{found.location} got the marker {DEREGISTERED}, but whether that counts cannot be "
+            f"told ({error}): look whether the table is there"
+        ) from error
     raise Outdated  # it was dropped or renamed before
 
 
