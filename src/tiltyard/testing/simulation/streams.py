@@ -1,5 +1,5 @@
-"""Writers and readers of one shard of a streamed table: each method is one call of the product's own code,
-kept as what its caller was told or shown.
+"""Writers, readers and maintainers of one shard of a streamed table: each method is one call of the product's
+own code, kept as what its caller was told or shown.
 
 What the calls should have done is `streams_model`, what must hold in storage `streams_checks`, who calls what
 at the same time `streams_scenarios`.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from itertools import count
 from typing import Any
 
@@ -24,6 +25,7 @@ from tiltyard.errors import (
     InvalidInput,
     LogTruncated,
     OutcomeUnknown,
+    ShardingChanging,
     ShardSealed,
     ShardSpecMismatch,
     UnsupportedFeature,
@@ -36,10 +38,13 @@ from tiltyard.format.transaction import Transaction
 from tiltyard.memwal import layout
 from tiltyard.memwal.capture import capture
 from tiltyard.memwal.claim import INCARNATION, Identity, claim
+from tiltyard.memwal.collection import Grace, collect_streams
+from tiltyard.memwal.compaction import compact_streams
 from tiltyard.memwal.identity import identity_of, streamed
 from tiltyard.memwal.log_schema import LogSchema, log_schema
 from tiltyard.memwal.lookup import Lookup
 from tiltyard.memwal.manifest import newest, publish, update
+from tiltyard.memwal.resharding import revise, tidy
 from tiltyard.memwal.scan import LsmScan
 from tiltyard.memwal.stream import open_writers
 from tiltyard.memwal.tail import tail
@@ -68,13 +73,26 @@ MARK = 1_000
 
 FIRST_NUMBER = 100
 
+AGE_SECONDS = 10.0
+"""So long do collectors and cleaners wait before they come."""
+
+GRACE = Grace(sstables=5.0, log=1.0, orphans=8.0)
+"""What is older than this when they come is taken."""
+
 _FIELD = {b"lance-schema:unenforced-primary-key": b"true"}
 SCHEMA = pa.schema([pa.field(KEY, pa.int64(), False, _FIELD), pa.field(VALUE, pa.int64())])
 
 State = dict[int, int]
 """Values by key."""
 
-REFUSALS = (ShardSpecMismatch, ShardSealed, UnsupportedFeature, ClaimLost, InvalidInput)
+REFUSALS = (
+    ShardSpecMismatch,
+    ShardSealed,
+    ShardingChanging,
+    UnsupportedFeature,
+    ClaimLost,
+    InvalidInput,
+)
 """Whoever is told this has not claimed the shard."""
 
 
@@ -173,6 +191,10 @@ class Ledger:
     follows: list[tuple[Operation, int, list[tuple[int, int, int | None]]]] = field(default_factory=list)
     """What feeds of changes showed: the position after which, and (position, key, value) of each row."""
     wrong: list[str] = field(default_factory=list)
+    pruned: bool = False
+    """Whether somebody collected who keeps no fences."""
+    resharded: bool = False
+    """Whether somebody sealed shards, which is to claim them, for a change of the sharding."""
     numbers: count[int] = field(default_factory=lambda: count(FIRST_NUMBER))
 
 
@@ -249,7 +271,7 @@ class Client:
         self.writer = None
 
         def run(operation: Operation) -> None:
-            table = LanceDataset._made(open_latest(self.store, self.session))
+            table = self._table()
             spec = streamed(table._snapshot).spec
             claimed = Claimed(operation, 0 if spec is None else spec.spec_id)
             self.ledger.claims.append(claimed)
@@ -375,10 +397,13 @@ class Client:
         """Make a version of the manifest that matters to nobody."""
         self._coordinate("bump", lambda now: replace(now, last_seen=now.last_seen + 1))
 
-    def collect(self) -> None:
-        """Remove the log's entries that were published, and every manifest but the newest."""
+    def prune(self) -> None:
+        """Remove the log's entries that were published, and every manifest but the newest: what a program
+        may do that thinks of readers only.
+        """
 
         def run(_: Operation) -> None:
+            self.ledger.pruned = True
             known = newest(self.shard)
             if known is None:
                 return
@@ -389,7 +414,49 @@ class Client:
                 if version < known.version:
                     self.shard.delete(layout.manifest_path(version))
 
+        self._perform("prune", run)
+
+    # -- upkeep ----------------------------------------------------------------------------------
+
+    def compact(self) -> None:
+        """Bring what was published into the base."""
+        self._perform("compact", lambda _: self._compacted())
+
+    def _compacted(self, *_: Any) -> None:
+        for problem in compact_streams(self.store, self.session).problems.values():
+            raise problem
+
+    def collect(self) -> None:
+        """Delete what nobody needs, once it is old."""
+        self.wait(AGE_SECONDS)
+
+        def run(_: Operation) -> None:
+            for problem in collect_streams(self.store, self.session, grace=GRACE).problems.values():
+                raise problem
+
         self._perform("collect", run)
+
+    def clean(self) -> None:
+        """Remove old versions of the base."""
+        self.wait(AGE_SECONDS)
+
+        def run(_: Operation) -> None:
+            self._table().cleanup_old_versions(timedelta(seconds=GRACE.sstables))
+
+        self._perform("clean", run)
+
+    def revise(self) -> None:
+        """Give the table a sharding spec in place of shards named by hand."""
+        self.ledger.resharded = True
+        self._perform("revise", lambda _: revise(self._table(), self._compacted, {"unsharded": True}))
+
+    def tidy(self) -> None:
+        """Finish a change of the sharding that somebody began."""
+        self.ledger.resharded = True
+        self._perform("tidy", lambda _: tidy(self._table(), self._compacted))
+
+    def _table(self) -> LanceDataset:
+        return LanceDataset._made(open_latest(self.store, self.session))
 
     # -- reading ---------------------------------------------------------------------------------
 

@@ -1,4 +1,5 @@
-"""Scenarios of one shard: claimers of either identity, writers, zombies, flushers, sealers and readers.
+"""Scenarios of one shard: claimers of either identity, writers, zombies, flushers, sealers, readers, and
+those who compact, collect, clean and change the sharding.
 
 The storage is looked at afterwards (`streams_checks`), and three things are asked of what was shown:
 
@@ -20,9 +21,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from tiltyard import runtime
 from tiltyard.dataset import LanceDataset
 from tiltyard.errors import (
     ClaimLost,
+    ShardingChanging,
     ShardSealed,
     ShardSpecMismatch,
     TiltyardError,
@@ -31,8 +34,12 @@ from tiltyard.errors import (
 )
 from tiltyard.format.shard_manifest import ACTIVE, SEALED
 from tiltyard.memwal.capture import capture
+from tiltyard.memwal.collection import collect_streams
+from tiltyard.memwal.compaction import compact_streams
+from tiltyard.memwal.identity import streamed
 from tiltyard.memwal.lookup import Lookup
 from tiltyard.memwal.manifest import newest, update
+from tiltyard.memwal.resharding import tidy
 from tiltyard.memwal.scan import LsmScan
 from tiltyard.memwal.writer import ShardWriter
 from tiltyard.session import Session
@@ -40,6 +47,8 @@ from tiltyard.table.snapshot import open_latest
 from tiltyard.testing.simulation.explore import Scenario
 from tiltyard.testing.simulation.history import History, Outcome
 from tiltyard.testing.simulation.streams import (
+    AGE_SECONDS,
+    GRACE,
     KEYS,
     MARK,
     SHARD,
@@ -59,7 +68,14 @@ from tiltyard.testing.simulation.world import Medium, Settings, World
 
 Script = Callable[[Client], None]
 
-TOLD_OF_EACH_OTHER = (ClaimLost, WriterFenced, ShardSealed, ShardSpecMismatch, WriterClosed)
+TOLD_OF_EACH_OTHER = (
+    ClaimLost,
+    WriterFenced,
+    ShardSealed,
+    ShardSpecMismatch,
+    ShardingChanging,
+    WriterClosed,
+)
 
 POWER_CUT_CHANCE = 0.25
 
@@ -89,6 +105,8 @@ class StreamScenario:
     automatic: bool = False
     is_short: bool = False
     """Whoever comes next reads and writes, and nothing is published once more: for many runs of one kind."""
+    upkeep: bool = False
+    """Whether a maintainer comes too, at last, and leaves everything in the base."""
 
     def run(self, world: World) -> list[str]:
         """Set up, act, check."""
@@ -115,7 +133,7 @@ class StreamScenario:
         mark = len(world.scheduler.trace)
         wrong: list[str] = world.calmly("check", partial(_check, world, ledger))
         del world.scheduler.trace[mark:]
-        return wrong or next_ones(world, ledger, publish=not self.is_short)
+        return wrong or next_ones(world, ledger, publish=not self.is_short, upkeep=self.upkeep)
 
 
 def _check(world: World, ledger: Ledger) -> list[str]:
@@ -211,17 +229,20 @@ def _begun(write: Write, look: Look) -> bool:
 # -- whoever comes next --------------------------------------------------------------------------
 
 
-def next_ones(world: World, ledger: Ledger, *, publish: bool) -> list[str]:
+def next_ones(world: World, ledger: Ledger, *, publish: bool, upkeep: bool) -> list[str]:
     """W10."""
     log = Archive.of(world).log()
     state = read_log(log, {each.number: each for each in ledger.writes}).states[-1]
     try:
-        refused = world.calmly("next refused", partial(_refused, world))
-        if refused:
-            return []
-        world.calmly("next writer", partial(_write, world, state, publish))
-        if publish:
-            world.calmly("next reader", partial(_read, world, {**state, NEXT_KEY: NEXT_VALUE}))
+        if upkeep:
+            world.calmly("next tidier", partial(_tidy, world, state))
+        if not world.calmly("next refused", partial(_refused, world)):
+            world.calmly("next writer", partial(_write, world, state, publish))
+            state = {**state, NEXT_KEY: NEXT_VALUE}
+            if publish:
+                world.calmly("next reader", partial(_read, world, state))
+        if upkeep:
+            world.calmly("next maintainer", partial(_maintain, world, state, publish))
     except (TiltyardError, Behind) as error:
         return [f"W10: {type(error).__name__} for whoever comes next: {error}"]
     return []
@@ -235,17 +256,15 @@ def _refused(world: World) -> bool:
     if found is None:
         return False
     dataset = LanceDataset._made(open_latest(store, session))
-    details = dataset.mem_wal_index_details()
-    assert details is not None
-    specs = [each["spec_id"] for each in details["sharding_specs"]]
-    is_ours = found.shard_spec_id == (specs or [0])[0]
+    spec = streamed(dataset._snapshot).spec
+    is_ours = found.shard_spec_id == (0 if spec is None else spec.spec_id)
     if is_ours and found.status != SEALED:
         return False
     before = world.names_given
     try:
         ShardWriter.open(dataset, SHARD)
     except (ShardSealed, ShardSpecMismatch) as error:
-        if isinstance(error, ShardSealed) != is_ours:
+        if isinstance(error, ShardSealed) != is_ours and (is_ours or found.status != SEALED):
             raise Behind(f"the shard is of spec {found.shard_spec_id}, of status {found.status}") from error
     else:
         raise Behind(f"the shard of spec {found.shard_spec_id}, of status {found.status}, was opened")
@@ -271,6 +290,36 @@ def _write(world: World, state: State, publish: bool) -> None:
 
 def _read(world: World, state: State) -> None:
     _compare(world, world.session(), state, "by another process")
+
+
+def _drained(table: LanceDataset, *_: Any) -> None:
+    for problem in compact_streams(table._store, table._session).problems.values():
+        raise problem
+
+
+def _tidy(world: World, state: State) -> None:
+    """Finish a change of the sharding, if there is one."""
+    session = world.session()
+    table = LanceDataset._made(open_latest(world.store(), session))
+    if streamed(table._snapshot).draining:
+        tidy(table, _drained)
+        _compare(world, session, state, "after the change of the sharding was finished")
+
+
+def _maintain(world: World, state: State, published: bool) -> None:
+    """Bring everything into the base, and collect what is left behind."""
+    store, session = world.store(), world.session()
+    for problem in compact_streams(store, session).problems.values():
+        raise problem
+    _compare(world, session, state, "after a compaction")
+    if published:
+        found, twice = state_of(LanceDataset._made(open_latest(store, session)).to_table())
+        if found != state or twice:
+            raise Behind(f"after a compaction the base has {found}, the log {state}")
+    runtime.sleep(AGE_SECONDS)
+    for problem in collect_streams(store, session, grace=GRACE).problems.values():
+        raise problem
+    _compare(world, world.session(), state, "after a collection")
 
 
 def _compare(world: World, session: Session, state: State, when: str, *writers: ShardWriter) -> None:
@@ -318,6 +367,7 @@ def delete(*keys: int) -> Callable[[Client], None]:
 
 OPEN, CLOSE, FLUSH, SYNC, READ = Client.open, Client.close, Client.flush, Client.sync, Client.read
 ONCE = Client.open_once
+COMPACT, COLLECT = Client.compact, Client.collect
 
 BEGUN = steps(OPEN, put(0, 3), FLUSH, put(1, 4), delete(0), Client.abort)
 """A shard that somebody had: one generation, and more in its log."""
@@ -362,15 +412,38 @@ ACTORS: Mapping[str, Mapping[str, Script]] = {
     },
     "collections": {
         "a": steps(OPEN, put(0), FLUSH, put(1), put(2)),
-        "b": steps(OPEN, put(3), FLUSH, Client.collect, put(4), READ),
-        "c": steps(Client.collect, OPEN, put(0), CLOSE),
+        "b": steps(OPEN, put(3), FLUSH, Client.prune, put(4), READ),
+        "c": steps(Client.prune, OPEN, put(0), CLOSE),
     },
     "feeds": {
         "a": steps(OPEN, put(0), delete(0, 1), put(1, 2), CLOSE),
         "b": steps(OPEN, put(3), do(Client.follow, 0), do(Client.follow, 2)),
         "c": steps(do(Client.follow, 0), READ, do(Client.follow, 1)),
     },
+    "compactions": {
+        "a": steps(OPEN, put(0), FLUSH, put(1, 4), delete(2), FLUSH, READ, put(0), READ),
+        "b": steps(COMPACT, READ, COMPACT, READ),
+        "c": steps(COMPACT, READ, OPEN, put(3), CLOSE, COMPACT),
+    },
+    "zombies": {
+        "a": steps(OPEN, put(0), FLUSH, put(1), put(2), READ, put(3)),
+        "b": steps(OPEN, put(3), FLUSH, COMPACT, COLLECT, put(4), READ),
+        "c": steps(COLLECT, OPEN, delete(0), CLOSE, COMPACT, COLLECT),
+    },
+    "cleanings": {
+        "a": steps(OPEN, put(0), FLUSH, READ, put(1), do(Client.wait, 20.0), READ, put(2), FLUSH, READ),
+        "b": steps(COMPACT, Client.clean, READ, COMPACT, Client.clean),
+        "c": steps(READ, COLLECT, COMPACT, READ),
+    },
+    "revisions": {
+        "a": steps(OPEN, put(0), READ, put(1), FLUSH, put(2), OPEN, put(4), READ),
+        "b": steps(Client.revise, READ),
+        "c": steps(do(Client.wait, 0.01), Client.tidy, READ, COMPACT, COLLECT),
+    },
 }
+
+UPKEEP = frozenset({"compactions", "zombies", "cleanings", "revisions"})
+"""Groups with maintainers."""
 
 STARTS: Mapping[str, Script | None] = {"identities": None, "threads": None, "feeds": BEGUN}
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
@@ -398,5 +471,6 @@ def stream_scenarios(settings: Callable[[Medium], Settings]) -> dict[str, Callab
                 STARTS.get(group, BEGUN),
                 OPTIONS.get(group, {}),
                 group == "identities",
+                upkeep=group in UPKEEP,
             )
     return found
