@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 import pytest
 
+from accidents import ACCIDENTS
 from tiltyard.memwal import layout
 from tiltyard.memwal.claim import MAX_CLAIMS
 from tiltyard.testing.faults import Fault
@@ -64,22 +65,6 @@ def test_nothing_goes_wrong_for_long(name: str, capsys: pytest.CaptureFixture[st
 
 
 # -- every schedule ------------------------------------------------------------------------------
-
-SLEPT = (40.0,)
-
-ACCIDENTS: Mapping[Medium, Weather] = {
-    "disk": Weather(
-        frozenset({Fault.CRASH, Fault.CRASH_AFTER, Fault.FAIL_AFTER, Fault.PAUSE_AFTER}),
-        stalls=SLEPT,
-        machine_crash=True,
-    ),
-    "objects": Weather(
-        frozenset(
-            {Fault.CRASH, Fault.CRASH_AFTER, Fault.LOSE_ANSWER, Fault.LOSE_REQUEST, Fault.LATE_REQUEST}
-        ),
-        stalls=SLEPT,
-    ),
-}
 
 CLAIM_0, CLAIM_1 = do(Client.claim, 0), do(Client.claim, 1)
 

@@ -448,7 +448,15 @@ class Client:
     def revise(self) -> None:
         """Give the table a sharding spec in place of shards named by hand."""
         self.ledger.resharded = True
-        self._perform("revise", lambda _: revise(self._table(), self._compacted, {"unsharded": True}))
+
+        def run(_: Operation) -> None:
+            try:
+                revise(self._table(), self._compacted, {"unsharded": True})
+            except InvalidInput:
+                if streamed(self._table()._snapshot).spec is None:
+                    raise  # else somebody else has done it
+
+        self._perform("revise", run)
 
     def tidy(self) -> None:
         """Finish a change of the sharding that somebody began."""

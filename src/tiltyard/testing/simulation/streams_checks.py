@@ -3,7 +3,7 @@
 W1  Of a shard one identity is ever stored: its id, its sharding spec, its table's incarnation.
 W2  A claim that was refused made nothing.
 W3  Manifests have no gap; epochs only rise, by one; each is the work of one claim, and nobody else's, on a
-    shard that was not sealed.
+    shard that was not sealed, or stays so.
 W4  The replay cursor only rises; generations are published in order, one after the other, and stay until
     the base holds them (W14).
 W5  An SSTable is named after all that it needs was made, and holds the rows of the log between two cursors:
@@ -105,7 +105,7 @@ def _check_step(one: MadeManifest, other: MadeManifest) -> list[str]:
         wrong.append(f"W3: epoch {before.writer_epoch} became {after.writer_epoch} {step}")
     if (before.writer_epoch == after.writer_epoch) != (before.claim_nonce == after.claim_nonce):
         wrong.append(f"W3: epoch {after.writer_epoch} is the work of several claims {step}")
-    if before.writer_epoch != after.writer_epoch and before.status != ACTIVE:
+    if before.writer_epoch != after.writer_epoch and before.status != ACTIVE == after.status:
         wrong.append(f"W3: a sealed shard was claimed {step}")
     if after.replay_after < before.replay_after:
         wrong.append(f"W4: the cursor went from {before.replay_after} back to {after.replay_after} {step}")
