@@ -1,4 +1,4 @@
-"""What goes wrong in searches through every schedule: one event at a time, of every kind that a medium knows."""
+"""What goes wrong in searches through every schedule, one event at a time: every kind that a medium knows."""
 
 from __future__ import annotations
 

@@ -5,17 +5,14 @@ What sound code answers to the same scenarios stands in `test_streams.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from itertools import count
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from planting import found, found_by_chance, patched, several
 from tiltyard.errors import OutcomeUnknown, TiltyardError, WriterFenced, WriterPoisoned
 from tiltyard.memwal import claim, levels, manifest, owner, publishing, sstable, tail, wal
 from tiltyard.memwal.replay import Replay
@@ -24,11 +21,7 @@ from tiltyard.memwal.writer import ShardView, ShardWriter
 from tiltyard.store import Created
 from tiltyard.store.directory import Directory
 from tiltyard.testing.faults import Fault
-from tiltyard.testing.simulation import explore as exploring
-from tiltyard.testing.simulation.explore import exhaust, explore
 from tiltyard.testing.simulation.port import SimulatedPort
-from tiltyard.testing.simulation.scenarios import STREAMS
-from tiltyard.testing.simulation.storm import Weather
 from tiltyard.testing.simulation.streams import Client
 from tiltyard.testing.simulation.streams_scenarios import (
     BEGUN,
@@ -39,74 +32,14 @@ from tiltyard.testing.simulation.streams_scenarios import (
     READ,
     SEALED_BEFORE,
     Script,
-    StreamScenario,
     delete,
     do,
     lazily,
     put,
     steps,
 )
-from tiltyard.testing.simulation.world import Medium, Settings
 
-SECONDS = 60.0
-"""Time in which each must be found that chance looks for."""
-
-MOST = 2_000
-"""Runs in which each must be found that a search through all schedules looks for."""
-
-HAD = steps(OPEN, put(0), Client.abort)
 CLAIM_0, CLAIM_1 = do(Client.claim, 0), do(Client.claim, 1)
-
-Planting = Callable[[], AbstractContextManager[Any]]
-
-
-def patched(owner: Any, name: str, value: Any) -> AbstractContextManager[Any]:
-    return mock.patch.object(owner, name, value)
-
-
-@contextmanager
-def several(*patches: AbstractContextManager[Any]) -> Iterator[None]:
-    with patches[0]:
-        if len(patches) == 1:
-            yield
-        else:
-            with several(*patches[1:]):
-                yield
-
-
-def found(
-    planting: AbstractContextManager[Any],
-    actors: Mapping[str, Script],
-    *checks: str,
-    before: Script | None = HAD,
-    faults: Sequence[Fault] = (),
-    failing_reads: bool = False,
-    medium: Medium = "objects",
-    automatic: bool = False,
-    is_short: bool = True,
-) -> str:
-    """What the simulation finds with one preemption or accident; one of `checks` must be it."""
-    weather = Weather(frozenset(faults), stalls=(40.0,), failing_reads=failing_reads)
-    made = Settings(medium=medium, weather=weather)
-    scenario = StreamScenario("planted", actors, made, before, automatic=automatic, is_short=is_short)
-    with planting, patched(exploring, "shrunk", lambda scenario, seed, run, most: (run, ())):
-        report = exhaust(scenario, events=1, most=MOST)
-    assert report.finding is not None, f"nothing found: {report}"
-    wrong = report.finding.run.wrong
-    assert any(each.startswith(check) for each in wrong for check in checks), report.finding
-    return str(report.finding)
-
-
-def found_by_chance(planting: AbstractContextManager[Any], name: str, *checks: str) -> None:
-    """What chance finds in a shipped scenario on a disk that loses power."""
-    made: Any = STREAMS[name]()
-    weather = Weather(chance=0.05, machine_crash=True)
-    made.settings = replace(made.settings, weather=weather, switch_chance=0.3)
-    with planting:
-        report = explore(made, count(), seconds=SECONDS, shrinking_runs=10)
-    assert report.finding is not None, f"nothing found: {report}"
-    wrong = report.finding.run.wrong
-    assert any(each.startswith(check) for each in wrong for check in checks), report.finding
 
 
 # -- claims --------------------------------------------------------------------------------------
@@ -273,7 +206,7 @@ def test_planted_the_own_version_is_looked_at_before_the_next_one() -> None:
                 lambda client: happened.add("claimed"),
                 until("wal"),
                 Client.bump,
-                Client.collect,
+                Client.prune,
             ),
         },
         "W9",
@@ -309,7 +242,7 @@ def test_planted_the_tip_is_found_without_the_cursor() -> None:
     def careless(shard: Any, made: Any) -> int:
         return real(shard, replace(made, replay_after=0))
 
-    before = steps(OPEN, put(0), FLUSH, Client.abort, Client.collect)
+    before = steps(OPEN, put(0), FLUSH, Client.abort, Client.prune)
     found(patched(owner, "put_sentinel", careless), {"a": OPEN}, "W8", before=before)
 
 

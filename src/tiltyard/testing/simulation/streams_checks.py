@@ -54,8 +54,8 @@ from tiltyard.testing.simulation.streams_upkeep import check_upkeep
 from tiltyard.testing.simulation.world import World
 
 
-def check_shard(world: World, ledger: Ledger) -> list[str]:
-    """Everything, in calm weather, in an actor."""
+def check_shard(world: World, ledger: Ledger, *, upkeep: bool) -> list[str]:
+    """Everything, in calm weather, in an actor; with `upkeep` also what maintainers must have kept."""
     archive = Archive.of(world)
     chain, log = archive.chain(), archive.log()
     wrong = [*ledger.wrong]
@@ -66,9 +66,10 @@ def check_shard(world: World, ledger: Ledger) -> list[str]:
     wrong += [f"W6: {each}" for each in reading.strange]
     wrong += _check_writes(archive, reading, ledger)
     wrong += _check_order(reading, ledger)
-    wrong += check_upkeep(world, ledger.pruned, archive, reading)
+    if upkeep:
+        wrong += check_upkeep(world, ledger.pruned, archive, reading)
     if not wrong:
-        wrong += _check_sstables(world.store(), world.session(), archive, log)
+        wrong += _check_sstables(world.store(), world.session(), archive, log, upkeep)
     return wrong
 
 
@@ -134,6 +135,8 @@ def _check_claims(archive: Archive, ledger: Ledger) -> list[str]:
         found = made.pop(claim.nonce, None)
         if found is None or found.writer_epoch != claim.epoch:
             wrong.append(f"W3: {claim.operation} was told of epoch {claim.epoch}, which is not its claim")
+        elif found.status != ACTIVE:
+            wrong.append(f"W3: {claim.operation} claimed a sealed shard")
         elif found.shard_spec_id != claim.spec_id:
             wrong.append(
                 f"W1: {claim.operation} of spec {claim.spec_id} got a shard of {found.shard_spec_id}"
@@ -239,10 +242,12 @@ def _check_order(reading: Reading, ledger: Ledger) -> list[str]:
 # -- SSTables ------------------------------------------------------------------------------------
 
 
-def _check_sstables(store: Store, session: Session, archive: Archive, log: list[MadeEntry]) -> list[str]:
+def _check_sstables(
+    store: Store, session: Session, archive: Archive, log: list[MadeEntry], upkeep: bool
+) -> list[str]:
     """W5 of every SSTable that is named, and was; what the base holds may be gone, or going."""
     wrong: list[str] = []
-    mark = marks_of(open_latest(store, session)).get(SHARD, 0)
+    mark = marks_of(open_latest(store, session)).get(SHARD, 0) if upkeep else 0
     chain = archive.chain()
     cursor = 0
     named: set[str] = set()

@@ -131,13 +131,13 @@ class StreamScenario:
         world.do({name: partial(act, name, script) for name, script in self.actors.items()})
         world.perhaps_cut_power(POWER_CUT_CHANCE)
         mark = len(world.scheduler.trace)
-        wrong: list[str] = world.calmly("check", partial(_check, world, ledger))
+        wrong: list[str] = world.calmly("check", partial(_check, world, ledger, self.upkeep))
         del world.scheduler.trace[mark:]
         return wrong or next_ones(world, ledger, publish=self.upkeep or not self.is_short, upkeep=self.upkeep)
 
 
-def _check(world: World, ledger: Ledger) -> list[str]:
-    wrong = check_shard(world, ledger)
+def _check(world: World, ledger: Ledger, upkeep: bool) -> list[str]:
+    wrong = check_shard(world, ledger, upkeep=upkeep)
     wrong += check_errors(world, ledger, TOLD_OF_EACH_OTHER)
     if wrong:
         return wrong
