@@ -338,6 +338,13 @@ class _Creation:
         dataset = self.source.write(catalog, store, mode)
         if catalog.settings.mode is Mode.V1:
             return replace(found, declared_only=False), dataset
+        look = partial(self._in_its_place, seen, found, dataset, store)
+        return _after_the_fact(look, f"table {object_id(self.id)!r} was written")
+
+    def _in_its_place(
+        self, seen: Look, found: Found, dataset: LanceDataset, store: Store
+    ) -> tuple[Found, LanceDataset] | None:
+        """The table that we wrote a version of, as the register has it now; None where it had left before."""
         by_name = len(self.id) == 1 and found.location == root_location(self.id[0])
         if found.row is None or (by_name and self._has_left(found)):
             return self._with_row(seen, dataset, store)

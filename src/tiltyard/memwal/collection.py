@@ -16,8 +16,8 @@ Invariants, and their tests in tests/memwal/test_collection.py and tests/simulat
 2. Manifests go from the low end only, one after the other; the newest ones stay.
 3. A published SSTable's directory goes only after its manifest did not name it for `Grace.sstables`, the base
    holds it, and every index of the base has caught up with it.
-4. A directory that no manifest named goes only where no flush can name it any more: its generation is behind,
-   or it is older than any flush takes (`Grace.orphans`, which must not be 0 beside writers).
+4. A directory that no manifest named goes only where no flush can name it any more, however long one may have
+   slept: its generation is published, the shard is closed, or it was made before its owner's claim.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from tiltyard.memwal import layout
 from tiltyard.memwal.entry import Head, decode_head
 from tiltyard.memwal.life import of_this_life, readable
 from tiltyard.memwal.manifest import read, write_hint
+from tiltyard.memwal.routing import is_closed
 from tiltyard.memwal.wal import positions
 from tiltyard.table.apply.mem_wal import entry_of
 from tiltyard.table.snapshot import Snapshot, open_latest
@@ -41,6 +42,7 @@ from tiltyard.table.snapshot import Snapshot, open_latest
 if TYPE_CHECKING:
     from tiltyard.session import Session
     from tiltyard.store import Store
+    from tiltyard.store.protocol import Listing
 
 NS_PER_SECOND = 1_000_000_000
 KEPT_MANIFESTS = 4
@@ -55,7 +57,7 @@ class Grace:
     """How long things stay, in seconds: `sstables` after a manifest has ceased to name them, for readers that
     have begun before, and old manifests; `log` entries after their rows are in an SSTable, for feeds that
     follow and for writers of other programs, which do not sync; `orphans`, what a flush or a put that failed
-    may have left: longer than any that runs can take.
+    has left.
     """
 
     sstables: float = 3600.0
@@ -209,7 +211,23 @@ class _Shard:
             for index in waiting:
                 self._held[index] = self._held.get(index, 0) + 1
             return not waiting
-        return not may_come or not self._may_be_target()
+        return not may_come or (self._is_passed(files) and not self._may_be_target())
+
+    def _is_passed(self, files: Listing) -> bool:
+        """Whether no flush can name a directory of these files, however long one has slept: the shard is
+        closed, or they were made before it was claimed for its epoch.
+        """
+        if is_closed(self._manifest):
+            return True
+        claimed_ns = 0
+        for version, made in reversed(self._versions):
+            try:
+                if read(self._shard, version).writer_epoch != self._manifest.writer_epoch:
+                    return all(each.ctime_ns < claimed_ns for each in files)
+            except ObjectNotFound:
+                break
+            claimed_ns = made
+        return False
 
     def _may_be_target(self) -> bool:
         """Whether the log says, or may say, into which directory rows above the cursor are to be flushed."""

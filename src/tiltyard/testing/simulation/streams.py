@@ -40,6 +40,7 @@ from tiltyard.memwal.capture import capture
 from tiltyard.memwal.claim import INCARNATION, Identity, claim
 from tiltyard.memwal.collection import Grace, collect_streams
 from tiltyard.memwal.compaction import compact_streams
+from tiltyard.memwal.draining import compacted_into
 from tiltyard.memwal.identity import identity_of, streamed
 from tiltyard.memwal.log_schema import LogSchema, log_schema
 from tiltyard.memwal.lookup import Lookup
@@ -420,11 +421,12 @@ class Client:
 
     def compact(self) -> None:
         """Bring what was published into the base."""
-        self._perform("compact", lambda _: self._compacted())
 
-    def _compacted(self, *_: Any) -> None:
-        for problem in compact_streams(self.store, self.session).problems.values():
-            raise problem
+        def run(_: Operation) -> None:
+            for problem in compact_streams(self.store, self.session).problems.values():
+                raise problem
+
+        self._perform("compact", run)
 
     def collect(self) -> None:
         """Delete what nobody needs, once it is old."""
@@ -451,7 +453,7 @@ class Client:
 
         def run(_: Operation) -> None:
             try:
-                revise(self._table(), self._compacted, {"unsharded": True})
+                revise(self._table(), compacted_into, {"unsharded": True})
             except InvalidInput:
                 if streamed(self._table()._snapshot).spec is None:
                     raise  # else somebody else has done it
@@ -461,7 +463,7 @@ class Client:
     def tidy(self) -> None:
         """Finish a change of the sharding that somebody began."""
         self.ledger.resharded = True
-        self._perform("tidy", lambda _: tidy(self._table(), self._compacted))
+        self._perform("tidy", lambda _: tidy(self._table(), compacted_into))
 
     def _table(self) -> LanceDataset:
         return LanceDataset._made(open_latest(self.store, self.session))

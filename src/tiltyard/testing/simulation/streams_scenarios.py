@@ -36,6 +36,7 @@ from tiltyard.format.shard_manifest import ACTIVE, SEALED
 from tiltyard.memwal.capture import capture
 from tiltyard.memwal.collection import collect_streams
 from tiltyard.memwal.compaction import compact_streams
+from tiltyard.memwal.draining import compacted_into
 from tiltyard.memwal.identity import streamed
 from tiltyard.memwal.lookup import Lookup
 from tiltyard.memwal.manifest import newest, update
@@ -292,17 +293,12 @@ def _read(world: World, state: State) -> None:
     _compare(world, world.session(), state, "by another process")
 
 
-def _drained(table: LanceDataset, *_: Any) -> None:
-    for problem in compact_streams(table._store, table._session).problems.values():
-        raise problem
-
-
 def _tidy(world: World, state: State) -> None:
     """Finish a change of the sharding, if there is one."""
     session = world.session()
     table = LanceDataset._made(open_latest(world.store(), session))
     if streamed(table._snapshot).draining:
-        tidy(table, _drained)
+        tidy(table, compacted_into)
         _compare(world, session, state, "after the change of the sharding was finished")
 
 
