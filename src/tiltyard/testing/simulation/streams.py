@@ -40,12 +40,11 @@ from tiltyard.memwal.capture import capture
 from tiltyard.memwal.claim import INCARNATION, Identity, claim
 from tiltyard.memwal.collection import Grace, collect_streams
 from tiltyard.memwal.compaction import compact_streams
-from tiltyard.memwal.draining import compacted_into
 from tiltyard.memwal.identity import identity_of, streamed
 from tiltyard.memwal.log_schema import LogSchema, log_schema
 from tiltyard.memwal.lookup import Lookup
 from tiltyard.memwal.manifest import newest, publish, update
-from tiltyard.memwal.resharding import revise, tidy
+from tiltyard.memwal.resharding import compacted, revise, tidy
 from tiltyard.memwal.scan import LsmScan
 from tiltyard.memwal.stream import open_writers
 from tiltyard.memwal.tail import tail
@@ -453,7 +452,7 @@ class Client:
 
         def run(_: Operation) -> None:
             try:
-                revise(self._table(), compacted_into, {"unsharded": True})
+                revise(self._table(), compacted, {"unsharded": True})
             except InvalidInput:
                 if streamed(self._table()._snapshot).spec is None:
                     raise  # else somebody else has done it
@@ -463,7 +462,7 @@ class Client:
     def tidy(self) -> None:
         """Finish a change of the sharding that somebody began."""
         self.ledger.resharded = True
-        self._perform("tidy", lambda _: tidy(self._table(), compacted_into))
+        self._perform("tidy", lambda _: tidy(self._table(), compacted))
 
     def _table(self) -> LanceDataset:
         return LanceDataset._made(open_latest(self.store, self.session))

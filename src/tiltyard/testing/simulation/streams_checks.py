@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from tiltyard.errors import OutcomeUnknown, TiltyardError
 from tiltyard.format import names
-from tiltyard.format.shard_manifest import ACTIVE, SsTable
+from tiltyard.format.shard_manifest import ACTIVE, ShardManifest, SsTable
 from tiltyard.memwal import layout
 from tiltyard.memwal.capture import open_sstable
 from tiltyard.memwal.claim import INCARNATION
@@ -127,7 +127,9 @@ def _check_step(one: MadeManifest, other: MadeManifest) -> list[str]:
 
 def _check_claims(archive: Archive, ledger: Ledger) -> list[str]:
     """W2, W3: every claim that stands is one that somebody made."""
-    made = {each.manifest.claim_nonce: each.manifest for each in archive.on_top()}
+    made: dict[bytes, ShardManifest] = {}
+    for each in archive.on_top():
+        made.setdefault(each.manifest.claim_nonce, each.manifest)
     wrong = []
     for claim in ledger.claims:
         if not claim.nonce:

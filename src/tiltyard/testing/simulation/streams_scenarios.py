@@ -36,11 +36,10 @@ from tiltyard.format.shard_manifest import ACTIVE, SEALED
 from tiltyard.memwal.capture import capture
 from tiltyard.memwal.collection import collect_streams
 from tiltyard.memwal.compaction import compact_streams
-from tiltyard.memwal.draining import compacted_into
 from tiltyard.memwal.identity import streamed
 from tiltyard.memwal.lookup import Lookup
 from tiltyard.memwal.manifest import newest, update
-from tiltyard.memwal.resharding import tidy
+from tiltyard.memwal.resharding import compacted, tidy
 from tiltyard.memwal.scan import LsmScan
 from tiltyard.memwal.writer import ShardWriter
 from tiltyard.session import Session
@@ -298,7 +297,7 @@ def _tidy(world: World, state: State) -> None:
     session = world.session()
     table = LanceDataset._made(open_latest(world.store(), session))
     if streamed(table._snapshot).draining:
-        tidy(table, compacted_into)
+        tidy(table, compacted)
         _compare(world, session, state, "after the change of the sharding was finished")
 
 
