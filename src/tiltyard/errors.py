@@ -318,6 +318,12 @@ class WriterPoisoned(ShardError):
     """
 
 
+class CompactionBehind(ShardError):
+    """More generations of a shard wait for compaction than its writer was told to allow, and still do after
+    the wait it was given: nothing of the call was kept. The writer can be used on.
+    """
+
+
 class ShardingChanging(ShardError):
     """The table's sharding is being revised; open the writer again when that is done."""
 

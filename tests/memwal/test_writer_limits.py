@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from threading import Event, Thread
@@ -9,10 +10,19 @@ from typing import Any
 
 import pytest
 
+import tiltyard.lance as lance
 from streamed import SHARD, digest, keys, live, log_names, rows, shard_dir, streamed, values
 from tiltyard import runtime
-from tiltyard.errors import ForkedHandle, InvalidInput, StoreError, WriterClosed
+from tiltyard.errors import (
+    CompactionBehind,
+    ForkedHandle,
+    InvalidInput,
+    StoreError,
+    WriterClosed,
+    WriterFenced,
+)
 from tiltyard.memwal import publishing
+from tiltyard.memwal.compaction import compact_streams
 from tiltyard.memwal.writer import ShardWriter
 
 BASE = {1: 0.0, 2: 0.0, 3: 0.0}
@@ -190,3 +200,53 @@ def test_a_put_larger_than_a_generation_is_refused(tmp_path: Path) -> None:
             writer.delete(keys([10, 11, 12, 13]))
         assert digest(tmp_path / "t") == before
         writer.put(rows([10, 11, 12]))
+
+
+# -- compaction that does not keep up ----------------------------------------------------------------
+
+
+def test_puts_wait_for_compaction_where_the_writer_was_told_a_limit(tmp_path: Path) -> None:
+    dataset = streamed(tmp_path / "t")
+    limits = {"max_uncompacted_generations": 2, "max_compaction_wait_ms": 0}
+    with dataset.mem_wal_writer(SHARD, **limits) as writer:
+        for key in (10, 11):
+            writer.put(rows([key], 1.0))
+            writer.flush()
+        for _ in range(2):
+            with pytest.raises(CompactionBehind, match=r"2 generations .*`tiltyard maintain`"):
+                writer.put(rows([12], 1.0))
+        with pytest.raises(CompactionBehind):
+            asyncio.run(writer.aput(rows([12], 1.0)))
+        compact_streams(dataset._store, dataset._session)
+        writer.put(rows([13], 1.0))
+        asyncio.run(writer.aput(rows([14], 1.0)))
+    assert set(values(live(tmp_path / "t"))) == {1, 2, 3, 10, 11, 13, 14}
+
+
+def test_a_put_that_waits_for_compaction_goes_on_when_there_was_one(tmp_path: Path) -> None:
+    dataset = streamed(tmp_path / "t")
+    with dataset.mem_wal_writer(SHARD, max_uncompacted_generations=1) as writer:
+        writer.put(rows([10], 1.0))
+        writer.flush()
+        task = runtime.spawn(writer.put, rows([11], 1.0))
+        compact_streams(dataset._store, dataset._session)
+        task.join()
+    assert set(values(live(tmp_path / "t"))) == {1, 2, 3, 10, 11}
+
+
+def test_who_waits_for_compaction_learns_that_the_shard_was_taken_over(tmp_path: Path) -> None:
+    dataset = streamed(tmp_path / "t")
+    writer = dataset.mem_wal_writer(SHARD, max_uncompacted_generations=1)
+    writer.put(rows([10], 1.0))
+    writer.flush()
+    with lance.dataset(dataset.uri).mem_wal_writer(SHARD):
+        for _ in range(2):
+            with pytest.raises(WriterFenced):
+                writer.put(rows([11], 1.0))
+
+
+@pytest.mark.parametrize("limit", [0, -1, "2", True])
+def test_a_limit_that_is_none_is_refused(tmp_path: Path, limit: Any) -> None:
+    dataset = streamed(tmp_path / "t")
+    with pytest.raises(InvalidInput, match="max_uncompacted_generations"):
+        dataset.mem_wal_writer(SHARD, max_uncompacted_generations=limit)

@@ -19,6 +19,8 @@ from mem_wal_peer import SCAN, listed
 from peer import Peer
 from streamed import KEY, SHARD, live, newest_manifest
 from tiltyard.memwal.check import check_shards
+from tiltyard.memwal.compaction import compact_streams
+from tiltyard.memwal.marks import marks_of
 from tiltyard.memwal.writer import ShardWriter
 from workers import Worker
 
@@ -40,6 +42,21 @@ while True:
     os.write(told, b"ok %d\\n" % step)
     step += 1
 """
+KEEP = """
+import os, time
+from tiltyard.memwal.collection import Grace, collect_streams
+from tiltyard.memwal.compaction import compact_streams
+told = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+while True:
+    ds = lance.dataset(path)
+    done = compact_streams(ds._store, ds._session)
+    gone = collect_streams(ds._store, ds._session, grace=Grace(0, 0, 3600))
+    for problem in (*done.problems.values(), *gone.problems.values()):
+        raise problem
+    if done.generations or gone:
+        os.write(told, b"kept\\n")
+    time.sleep(0.002)
+"""
 HOT = 7
 DEADLINE_SECONDS = 60
 OURS, THEIRS = "tiltyard.lance", "lance"
@@ -57,13 +74,32 @@ def test_no_row_is_lost_or_doubled_by_many_kills(tmp_path: Path, peer: Peer, key
     kill_in_turn(tmp_path, peer, keyed, kills, Random(kills))
 
 
-def kill_in_turn(tmp_path: Path, peer: Peer, keyed: bool, kills: int, draw: Random) -> None:
+@pytest.mark.parametrize(("keyed", "kills"), [(True, 4), (False, 3)])
+def test_no_row_is_lost_or_doubled_by_kills_under_compaction_and_collection(
+    tmp_path: Path, peer: Peer, keyed: bool, kills: int
+) -> None:
+    """Case M05 too: compactors and collectors run beside the writers, and are killed like them."""
+    kill_in_turn(tmp_path, peer, keyed, kills, Random(kills + keyed), kept=True)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("keyed", "kills"), [(True, 120), (False, 80)])
+def test_no_row_is_lost_or_doubled_by_many_kills_under_compaction_and_collection(
+    tmp_path: Path, peer: Peer, keyed: bool, kills: int
+) -> None:
+    kill_in_turn(tmp_path, peer, keyed, kills, Random(kills + keyed), kept=True)
+
+
+def kill_in_turn(
+    tmp_path: Path, peer: Peer, keyed: bool, kills: int, draw: Random, kept: bool = False
+) -> None:
     path, notes = tmp_path / "t", tmp_path / "notes"
     key = pa.field("id", pa.int64(), False, KEY) if keyed else pa.field("id", pa.int64())
     schema = pa.schema([key, pa.field("step", pa.int64())])
     lance.write_dataset(schema.empty_table(), str(path), schema=schema).initialize_mem_wal()
     notes.touch()
     waiting = Worker(OURS)
+    keepers = Keepers(path, tmp_path / "kept", draw) if kept else None
     for turn in range(kills):
         worker, waiting = waiting, Worker(THEIRS if turn % 2 == 0 else OURS)
         done = notes.read_text().count("ok")
@@ -78,14 +114,52 @@ def kill_in_turn(tmp_path: Path, peer: Peer, keyed: bool, kills: int, draw: Rand
         await_steps(worker, notes, done + draw.randint(4, 25))
         time.sleep(draw.random() * 0.004)  # anywhere within a step
         worker.kill()
+        if keepers is not None:
+            keepers.killed()
         if turn % 10 == 9:
             look(path, notes, keyed)
     waiting.close()
+    if keepers is not None:
+        keepers.close()
+        assert (tmp_path / "kept").read_text().count("kept") > 1
     look(path, notes, keyed)
+    if kept:
+        dataset = lance.dataset(str(path))
+        compact_streams(dataset._store, dataset._session)
+        whole = lance.dataset(str(path)).to_table()
+        assert sorted(whole.to_pylist(), key=str) == sorted(live(path).to_pylist(), key=str)
+        assert marks_of(lance.dataset(str(path))._snapshot)[SHARD] > kills
     if keyed:
         theirs = peer(SCAN, p=str(path), listed=listed(newest_manifest(path)))
         assert sorted(theirs.to_pylist(), key=str) == sorted(live(path).to_pylist(), key=str)
     assert not [each for each in check_shards(lance.dataset(str(path))._snapshot) if each.is_damage]
+
+
+class Keepers:
+    """A process that compacts and collects, killed at any moment; then another one."""
+
+    def __init__(self, path: Path, notes: Path, draw: Random) -> None:
+        self._path, self._notes, self._draw = path, notes, draw
+        self._worker = self._begun()
+
+    def _begun(self) -> Worker:
+        worker = Worker(OURS)
+        worker.begin(KEEP, path=str(self._path), notes=str(self._notes))
+        return worker
+
+    def killed(self) -> None:
+        """End it anywhere within a pass, now and then, and begin another one."""
+        if self._draw.random() < 0.5:
+            return
+        time.sleep(self._draw.random() * 0.02)
+        self.close()
+        self._worker = self._begun()
+
+    def close(self) -> None:
+        """End it. Raises what has ended it before."""
+        if self._worker.has_answered:
+            self._worker.answer(1)
+        self._worker.kill()
 
 
 def tried(notes: Path) -> int:

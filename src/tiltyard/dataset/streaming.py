@@ -114,13 +114,19 @@ class StreamFace(Handle):
         backpressure_log_interval_ms: int | None = None,
         stats_log_interval_ms: int | None = None,
         hnsw_params: Mapping[str, Mapping[str, int]] | None = None,
+        max_uncompacted_generations: int | None = None,
+        max_compaction_wait_ms: int | None = None,
     ) -> ShardWriter:
         """Become the owner of a shard (a UUID; it begins where there is none); the owner before is fenced.
 
         `durable_write`: whether puts return when they survive power loss. Rows of others reach the log after
         `max_wal_flush_interval_ms` or `max_wal_buffer_size` bytes. A generation ends at `max_memtable_rows`
         (at most 100,000), `max_memtable_batches` log entries (at most 8,000) or `max_memtable_size` bytes,
-        and puts wait while `max_unflushed_memtable_bytes` are in memory. Raises as `ShardWriter.open` does.
+        and puts wait while `max_unflushed_memtable_bytes` are in memory. With `max_uncompacted_generations`
+        they also wait while so many published generations are not in the table yet, and raise
+        `CompactionBehind` where none is compacted within `max_compaction_wait_ms` (30,000).
+
+        Raises as `ShardWriter.open` does.
         """
         from tiltyard.dataset.mem_wal import ShardWriter
 
@@ -138,6 +144,8 @@ class StreamFace(Handle):
             manifest_scan_batch_size=manifest_scan_batch_size,
             backpressure_log_interval_ms=backpressure_log_interval_ms,
             stats_log_interval_ms=stats_log_interval_ms,
+            max_uncompacted_generations=max_uncompacted_generations,
+            max_compaction_wait_ms=max_compaction_wait_ms,
         )
 
     # -- shards ----------------------------------------------------------------------------------

@@ -283,19 +283,22 @@ class _Compactor:
 
 
 def _chosen(todo: Generations, most: int = MAX_COMMIT_ROWS) -> Generations:
-    """What one commit takes: ascending generations of each shard, up to so many rows. Pure."""
+    """What one commit takes: ascending generations of each shard, up to so many rows, and
+    `MAX_COMMIT_KEY_BYTES` of keys; one at least. Pure.
+    """
     chosen: dict[str, tuple[SsTable, ...]] = {}
-    rows = 0
+    rows = key_bytes = 0
     for shard_id, facts in todo.items():
         taken: list[SsTable] = []
         for each in facts:
             rows += each.physical_rows or most
-            if rows > most and (taken or chosen):
+            key_bytes += each.primary_key_bytes or 0
+            if (rows > most or key_bytes > MAX_COMMIT_KEY_BYTES) and (taken or chosen):
                 break
             taken.append(each)
         if taken:
             chosen[shard_id] = tuple(taken)
-        if rows > most:
+        if rows > most or key_bytes > MAX_COMMIT_KEY_BYTES:
             break
     return chosen
 

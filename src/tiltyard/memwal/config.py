@@ -39,6 +39,10 @@ class WriterConfig:
     manifest_scan_batch_size: int = 2
     backpressure_log_interval_ms: int = 30_000
     stats_log_interval_ms: int | None = 60_000
+    max_uncompacted_generations: int | None = None
+    """Published generations that are not in the table, from which on puts wait; None: no limit."""
+    max_compaction_wait_ms: int = 30_000
+    """How long they do."""
 
     @property
     def rows(self) -> int:
@@ -60,6 +64,10 @@ class WriterConfig:
                 )
         if not self.enable_memtable:
             raise InvalidInput("enable_memtable=False writes a log without reading it: not served here")
+        if self.max_uncompacted_generations is not None and self.max_uncompacted_generations < 1:
+            raise InvalidInput(
+                "max_uncompacted_generations must be at least 1, or None for no limit, found 0"
+            )
         needed = self.max_memtable_size + BLOOM_BYTES
         if self.max_unflushed_memtable_bytes < needed:
             raise InvalidInput(
@@ -72,11 +80,13 @@ class WriterConfig:
         return {
             name: ("true" if value else "false") if isinstance(value, bool) else str(value)
             for name, value in asdict(self).items()
-            if value is not None
+            if value is not None and name not in _OURS
         }
 
 
 _MAY_BE_OFF = ("max_wal_flush_interval_ms", "stats_log_interval_ms")
+_OURS = ("max_uncompacted_generations", "max_compaction_wait_ms")
+"""Settings that no table keeps: other programs would not know them."""
 _NAMES = {each.name: each for each in fields(WriterConfig)}
 
 
@@ -89,7 +99,7 @@ def writer_config(defaults: Mapping[str, str], options: Mapping[str, Any]) -> Wr
     if any(name in _NAMES for name in defaults):  # all were recorded: what is not among them is off
         given.update({name: None for name in _MAY_BE_OFF if name not in defaults})
     for name, text in defaults.items():
-        if name in _NAMES:
+        if name in _NAMES and name not in _OURS:
             given[name] = _read(name, text)
     for name, value in options.items():
         if name not in _NAMES:

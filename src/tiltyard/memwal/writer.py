@@ -23,15 +23,18 @@ from weakref import WeakSet
 
 from tiltyard import runtime
 from tiltyard.errors import (
+    CompactionBehind,
     ForkedHandle,
     InvalidInput,
     ShardSealed,
     TiltyardError,
     WriterClosed,
+    WriterFenced,
 )
 from tiltyard.format.shard_manifest import ACTIVE, ShardManifest
 from tiltyard.memwal.incoming import deletions, rows_of
 from tiltyard.memwal.joining import MAX_JOINED_BYTES, joined
+from tiltyard.memwal.manifest import still_ours
 from tiltyard.memwal.memtable import MemTable, View
 from tiltyard.memwal.owner import Owned, Streamable, take_over
 from tiltyard.memwal.publishing import Publisher
@@ -44,6 +47,10 @@ if TYPE_CHECKING:
 
 FULL_POLL_SECONDS = 1.0
 """How often a put that waits for room looks whether the writer has failed meanwhile."""
+
+
+DEBT_POLL_SECONDS = 0.05
+"""How often a put that waits for compaction looks whether there was one."""
 
 
 @dataclass(slots=True, eq=False)
@@ -230,6 +237,8 @@ class ShardWriter:
         """What begins putting rows in the log's columns, once there is room for them; nothing for no rows."""
         if not self._admits(batch):
             return []
+        if self._waits_for_compaction:
+            await in_thread(self._wait_for_compaction)
         while self._is_crowded():  # looked at again here: others may have taken the room meanwhile
             await in_thread(self._wait_for_room)
         began = runtime.monotonic()
@@ -257,6 +266,8 @@ class ShardWriter:
     def _submit(self, batch: Any, durable: bool | None) -> None:
         if not self._admits(batch):
             return
+        if self._waits_for_compaction:
+            self._wait_for_compaction()
         self._wait_for_room()
         began = runtime.monotonic()
         self._queue.submit(self._item(batch, durable))
@@ -325,6 +336,32 @@ class ShardWriter:
                 "in the forked child"
             )
         self._log.check()
+
+    @property
+    def _waits_for_compaction(self) -> bool:
+        most = self.config.max_uncompacted_generations
+        return most is not None and len(self._log.manifest.sstables) >= most
+
+    def _wait_for_compaction(self) -> None:
+        """Hold a put back while more generations wait for compaction than the writer was told to allow."""
+        until = runtime.monotonic() + self.config.max_compaction_wait_ms / 1000
+        while self._waits_for_compaction:
+            try:
+                self._log.adopt(still_ours(self._owned.shard, self._log.manifest))
+            except WriterFenced as error:
+                self.fail(error)
+                raise
+            if self._waits_for_compaction and runtime.monotonic() >= until:
+                waiting = len(self._log.manifest.sstables)
+                raise CompactionBehind(
+                    f"shard {self.shard_id} has published {waiting} generations that are not in the table "
+                    f"(max_uncompacted_generations={self.config.max_uncompacted_generations}), and none was "
+                    f"compacted within {self.config.max_compaction_wait_ms} ms; nothing of this call was "
+                    "kept. Run `tiltyard maintain` on the table, call drain(), or stream with drain_every"
+                )
+            if self._waits_for_compaction:
+                runtime.sleep(DEBT_POLL_SECONDS)
+            self._check_open()
 
     def _wait_for_room(self) -> None:
         """Hold a put back while too much waits to be published."""
