@@ -422,3 +422,21 @@ def test_trimming_what_is_trimmed_writes_nothing(tmp_path: Path) -> None:
     before = digest(tmp_path / "t")
     trim(shard_store(dataset), 1)
     assert digest(tmp_path / "t") == before
+
+
+def test_a_restored_version_keeps_the_marks_and_compaction_goes_on(tmp_path: Path) -> None:
+    """What was compacted since goes with the versions that it was compacted into; what comes later counts."""
+    dataset = streamed(tmp_path / "t")
+    first = dataset.version
+    with dataset.mem_wal_writer(SHARD) as writer:
+        writer.put(rows([10], 1.0))
+        writer.flush()
+        compacted(dataset)
+        lance.dataset(dataset.uri, version=first).restore()
+        assert marks(dataset) == {SHARD: 1}
+        assert base(tmp_path / "t") == values(live(tmp_path / "t", writer)) == {1: 0.0, 2: 0.0, 3: 0.0}
+        writer.put(rows([11], 2.0))
+        writer.flush()
+        done = compacted(dataset)
+        assert (done.generations, dict(done.problems)) == (1, {})
+    assert base(tmp_path / "t") == {1: 0.0, 2: 0.0, 3: 0.0, 11: 2.0}

@@ -18,6 +18,9 @@ from tiltyard.format.protos import index_pb2, mem_wal_pb2, transaction_pb2
 TYPE_URL = "/lance.table.MemWalIndexDetails"
 TYPE_NAME = "MemWalIndexDetails"
 
+INCARNATION = "tiltyard.incarnation"
+"""Writer default, and field entry of shards: which life of the table they belong to (decision D21)."""
+
 Marks = Mapping[str, int]
 """Shard id (UUID text) -> highest generation that the base table holds."""
 
@@ -87,6 +90,11 @@ class MemWalDetails:
     def writer_defaults(self) -> Mapping[str, str]:
         """Settings of the table's writers, and what we note there (`tiltyard.`)."""
         return dict(self._message.writer_config_defaults)
+
+    @property
+    def incarnation(self) -> str | None:
+        """Which life of the table it is; None where another program began it."""
+        return self.writer_defaults.get(INCARNATION)
 
     @classmethod
     def new(

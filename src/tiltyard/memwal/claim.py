@@ -28,6 +28,7 @@ from tiltyard.errors import (
     ShardSpecMismatch,
     UnsupportedFeature,
 )
+from tiltyard.format import mem_wal
 from tiltyard.format.shard_manifest import ACTIVE, SEALED, ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.manifest import newest, publish, write_hint
@@ -37,7 +38,7 @@ from tiltyard.table.back_off import back_off
 MAX_CLAIMS = 16
 """How often a claim is tried on a manifest that others change meanwhile."""
 
-INCARNATION = "tiltyard.incarnation"
+INCARNATION = mem_wal.INCARNATION
 """Shard field entry and writer default: which life of the table a shard belongs to (decision D21)."""
 
 

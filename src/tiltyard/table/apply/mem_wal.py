@@ -57,6 +57,24 @@ def advanced(manifest: Manifest, marks: Sequence[CompactedSsTable], inputs: Inpu
     return _with_details(manifest, entry, details.changed(new, details.catch_up), inputs)
 
 
+def keeping_marks(manifest: Manifest, previous: Manifest, inputs: Inputs) -> Manifest:
+    """A restored version with the marks of the version before: what has been compacted is gone from its
+    shards, and is not asked for again. Those of another life of the table's streams do not count.
+    """
+    entry, before = entry_of(manifest), entry_of(previous)
+    if entry is None or before is None:
+        return manifest
+    details, known = MemWalDetails.of(entry), MemWalDetails.of(before)
+    if details.incarnation != known.incarnation:
+        return manifest
+    marks = {shard: max(mark, details.marks.get(shard, 0)) for shard, mark in known.marks.items()}
+    if marks == dict(details.marks):
+        return manifest
+    return _with_details(
+        manifest, entry, details.changed({**details.marks, **marks}, details.catch_up), inputs
+    )
+
+
 def _with_details(
     manifest: Manifest, entry: IndexMetadata, details: MemWalDetails, inputs: Inputs
 ) -> Manifest:

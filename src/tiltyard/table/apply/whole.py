@@ -10,6 +10,7 @@ from tiltyard.format.flags import STABLE_ROW_IDS, uses_stable_row_ids
 from tiltyard.format.fragment import Fragment, FragmentList
 from tiltyard.format.manifest import DataFormat, Manifest
 from tiltyard.format.operations import Clone, Overwrite, Restore
+from tiltyard.table.apply import mem_wal
 from tiltyard.table.apply.draft import LEGACY_VERSION, Inputs, NewTable
 from tiltyard.table.apply.rows import with_new_fragments
 
@@ -88,7 +89,7 @@ def restore(previous: Manifest, operation: Restore, inputs: Inputs) -> Manifest:
             "restored; copy its data into a new table"
         )
     marks = [mark for mark in (old.max_fragment_id, previous.max_fragment_id) if mark is not None]
-    return replace(
+    restored = replace(
         previous,
         schema=old.schema,
         fragments=old.fragments,
@@ -100,6 +101,7 @@ def restore(previous: Manifest, operation: Restore, inputs: Inputs) -> Manifest:
         max_fragment_id=max(marks, default=None),
         next_row_id=max(old.next_row_id, previous.next_row_id),
     )
+    return mem_wal.keeping_marks(restored, previous, inputs)
 
 
 def _united(old: tuple[BasePath, ...], current: tuple[BasePath, ...]) -> tuple[BasePath, ...]:
