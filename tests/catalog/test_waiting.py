@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -19,7 +20,8 @@ from tiltyard.catalog.namespaces import create_namespace, drop_namespace
 from tiltyard.catalog.round import Draft
 from tiltyard.catalog.rows import NAMESPACE, TABLE, Row
 from tiltyard.catalog.waiting import ANSWER, DONE, WITHDRAWN
-from tiltyard.errors import NamespaceAlreadyExists, NamespaceNotFound, TableAlreadyExists
+from tiltyard.errors import NamespaceAlreadyExists, NamespaceNotFound, StoreError, TableAlreadyExists
+from tiltyard.format import names
 from tiltyard.session import Session
 from tiltyard.store import Created
 from tiltyard.table.catching_up import members
@@ -269,6 +271,30 @@ def test_a_server_that_fails_gives_back_what_it_took(root: str) -> None:
         server.mutate(serving(asker))
     assert asker.end() == ("a",)
     assert (version(root), ids(root), left(root)) == (before + 1, ["a", "n"], [])
+
+
+def test_whoever_may_not_ask_waits_for_its_turn(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory is another user's."""
+    catalog = fresh(root)
+    catalog.register()
+    refused: list[str] = []
+    refusal = StoreError("not yours")
+    refusal.errno = errno.EACCES
+
+    def refuse(path: str, data: bytes, *, sync: bool = False) -> None:
+        if path.startswith(WAITING_DIR):
+            refused.append(path)
+            raise refusal
+        type(store).write_hint(store, path, data, sync=sync)
+
+    store = catalog._table.store
+    monkeypatch.setattr(store, "write_hint", refuse)
+    before = version(root)
+    with fresh(root)._table.store.turnstile(names.VERSIONS_DIR, 0.0) as ours:
+        assert ours
+        create_namespace(catalog, ("a",))  # whoever has the turn does not go on
+    assert len(refused) == 1
+    assert version(root) == before + 1
 
 
 def put(root: str, uuid: str, **facts: Any) -> None:

@@ -387,6 +387,7 @@ class _Round:
         elif fate is Fate.DOUBT:
             self.doubt = asked
             asked.stop_waiting()
+        if fate in (Fate.DOUBT, Fate.REFUSED):
             return Fate.TURN if self._queue_up(turn) else Fate.ALONE
         return fate
 

@@ -22,6 +22,7 @@ tests/catalog/test_waiting.py and the simulation (K2):
 
 from __future__ import annotations
 
+import errno
 import json
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -70,6 +71,9 @@ DOUBT_SECONDS = 0.5
 MAX_WAITS = 30
 """Times `TURNSTILE_SECONDS` that a request waits while others go on without taking it over."""
 
+REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS)
+"""Of who may not write into the directory: then nobody has seen the request."""
+
 MAX_SEARCHED = 10_000
 """Versions in which a request without an answer is looked for."""
 
@@ -93,6 +97,7 @@ class Fate(Enum):
 
     TURN = "our turn came first: it is withdrawn, and the turn is ours"
     ALONE = "nobody goes on: it is withdrawn"
+    REFUSED = "we may not ask"
     DONE = "it was done"
     NO = "it was not done"
     DOUBT = "it was taken over, and there is no answer"
@@ -118,7 +123,9 @@ class Request:
         try:
             self._store.write_hint(self._path, self._data)
             return self._wait(turn)
-        except StoreError:
+        except StoreError as error:
+            if error.errno in REFUSALS:
+                return Fate.REFUSED
             turn.close()
             return Fate.ALONE if self._withdraw() else Fate.DOUBT
         except BaseException:
