@@ -236,3 +236,15 @@ def test_a_directory_whose_row_comes_while_orphans_are_looked_for_stays(root: st
     late.ahead = 2 * ORPHAN_SECONDS
     assert purge_orphans(over(late)) == []
     assert store.exists("01234567_n$late/data/x")
+
+
+@pytest.mark.parametrize("mode", ["mixed", "v1"])
+def test_of_a_table_that_is_a_link_to_another_only_the_link_goes(root: str, mode: str) -> None:
+    put(fresh(root, mode), ("t",), 1)
+    (Path(root) / "alias.lance").symlink_to("t.lance", target_is_directory=True)
+    drop_table(fresh(root, mode), ("alias",))
+    assert len(purge(fresh(root, mode), 0).given_up) == 1
+    assert not [path for path in Path(root).iterdir() if path.is_symlink()]
+    assert values(fresh(root, mode), ("t",)) == [1]
+    purge(fresh(root, mode), 0)
+    assert not dropped_tables(fresh(root, mode))

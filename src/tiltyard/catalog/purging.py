@@ -6,7 +6,9 @@
    finds its target taken. Then it goes, and the record with it.
 3. A directory that a row or another dropped table still names, or that holds one that they name, is left
    alone.
-4. Whoever is stopped half-way leaves the record, and the next purge goes on. One who slept looks again
+4. Where a table's directory is a symbolic link, only the link goes: what it leads to is not ours to delete,
+   and may be another table's.
+5. Whoever is stopped half-way leaves the record, and the next purge goes on. One who slept looks again
    whether there is still something to delete.
 Tests: tests/catalog/test_trash_purge.py.
 """
@@ -28,7 +30,7 @@ from tiltyard.catalog.rows import TABLE
 from tiltyard.catalog.settings import Mode
 from tiltyard.catalog.taking import look
 from tiltyard.catalog.trash import DROPPED, PURGING, Dropped, grace_of, parsed, records
-from tiltyard.errors import InvalidInput, ObjectNotFound
+from tiltyard.errors import InvalidInput, ObjectNotFound, StoreError
 from tiltyard.table.wording import NS_PER_SECOND
 
 if TYPE_CHECKING:
@@ -156,7 +158,7 @@ class _Step:
         if location is None:
             return True
         if record.home is None:
-            if record.hidden:
+            if not removed_link(store, location) and record.hidden:
                 self._empty(store, location)
             store.delete_tree(location)
             done.removed.append(location)
@@ -166,7 +168,8 @@ class _Step:
         ):
             return False  # the store refuses the move that was decided: nothing of ours is there yet
         if record.emptied_ns is None:
-            self._empty(store, location)
+            if not removed_link(store, location):
+                self._empty(store, location)
             self.is_empty = True
             done.emptied.append(location)
             return False
@@ -187,6 +190,14 @@ class _Step:
                 if self.record.key not in self.catalog.register().metadata:
                     return  # another purge has finished, and the name may be somebody else's
             store.delete(each.path)
+
+
+def removed_link(store: Store, directory: str) -> bool:
+    """Whether there is a link in the place of a directory; it is gone then."""
+    try:
+        return store.delete(directory)
+    except StoreError:
+        return False  # a directory
 
 
 def _arrived(store: Store, register: Register, location: str) -> bool:

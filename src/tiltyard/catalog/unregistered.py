@@ -413,7 +413,11 @@ def _given_up(store: Store, record: Dropped) -> Dropped:
 
 def _delete(store: Store, record: Dropped) -> None:
     """Delete the files of a purged table, the note that tells what it was last."""
+    from tiltyard.catalog.purging import removed_link
+
     directory = record.location
+    if removed_link(store, directory):
+        return
     note, versions = f"{directory}/{_note(record.trash)}", f"{directory}/_versions/"
     found = [each.path for each in store.list(directory) if each.path != note]
     for path in sorted(found, key=lambda each: each.startswith(versions)):
