@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from expr_rows import batch_of, rows
-from tiltyard.errors import InvalidExpression
+from tiltyard.errors import InvalidExpression, InvalidInput, UnsupportedFeature
 from tiltyard.expr import mask, parse_expression, parse_predicate
 from tiltyard.expr.parse import cached_expressions
 from tiltyard.expr.types import MAX_HEIGHT, In, Or
@@ -129,3 +129,19 @@ def test_like_takes_a_bounded_number_of_wildcards() -> None:
     with pytest.raises(InvalidExpression, match="256 separate %"):
         parse_predicate(f"s LIKE '{'%a' * 2_000}'", BATCH.schema)
     assert rows(f"s LIKE '{'%' * 2_000}b'", s=["ab", "ba"]) == [0]
+
+
+@pytest.mark.parametrize("name", ["i", "small", "u", "f", "s", "nothing", "current_date", "null", "TRUE"])
+def test_an_equality_with_another_number_is_what_its_text_says(name: str) -> None:
+    """Made of the one before it where that is possible; the text in parentheses is read."""
+    schema = pa.schema(
+        [("i", pa.int64()), ("small", pa.int8()), ("u", pa.uint64()), ("f", pa.float64()), ("s", pa.string())]
+    )
+    for number in (5, 300, 2**53 + 1, 10**18 - 1, 10**18):
+        told = []
+        for text in (f"{name} = {number}", f"({name} = {number})"):
+            try:
+                told.append(parse_predicate(text, schema))
+            except (InvalidInput, UnsupportedFeature) as error:
+                told.append(type(error))
+        assert told[0] == told[1]

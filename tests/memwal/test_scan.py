@@ -7,14 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tiltyard.lance as lance
 from streamed import KEY, OTHER_SHARD, SHARD
 from tiltyard.errors import FieldNotFound, InvalidInput, TiltyardError, UnsupportedFeature
+from tiltyard.memwal import levels as module
+from tiltyard.memwal import scan
 from tiltyard.memwal.capture import Captured, capture
+from tiltyard.memwal.compaction import compact_streams
 from tiltyard.memwal.scan import LsmScan
 from tiltyard.memwal.writer import ShardWriter
 
@@ -213,3 +219,73 @@ def test_a_table_of_no_rows(tmp_path: Path) -> None:
         writer.delete(keys(1))
         assert LsmScan(capture(dataset._store, dataset._session, [writer])).table().num_rows == 0
     assert LsmScan(capture(dataset._store, dataset._session)).count() == 0
+
+
+def test_what_is_kept_from_scan_to_scan_is_right_after_every_step(tmp_path: Path) -> None:
+    draw = random.Random(8)
+    dataset = lance.write_dataset(
+        pa.Table.from_batches([batch(*map(made_of, range(40)))]), str(tmp_path / "t")
+    )
+    dataset.initialize_mem_wal()
+    model = {key: made_of(key) for key in range(40)}
+    store, session = dataset._store, dataset._session
+    with ShardWriter.open(dataset, SHARD) as writer:
+        for step in range(40):
+            match draw.choice(["put", "put", "delete", "flush", "drain", "base"]):
+                case "put":
+                    put = [row(key, step) for key in draw.sample(range(60), 5)]
+                    writer.put(batch(*put, row(put[0]["id"], -step)))
+                    model |= {each["id"]: each for each in put} | {put[0]["id"]: row(put[0]["id"], -step)}
+                case "delete":
+                    gone = draw.sample(range(60), 3)
+                    writer.delete(keys(*gone))
+                    model = {key: each for key, each in model.items() if key not in gone}
+                case "flush":
+                    writer.flush()
+                case "drain":
+                    writer.flush()
+                    compact_streams(store, session)
+                case _:
+                    dataset = lance.dataset(str(tmp_path / "t"))
+                    dataset.delete("id = 1000")  # another version with the same rows
+            for _ in range(2):
+                now = capture(store, session, [writer])
+                found = LsmScan(now).table().to_pylist()
+                assert {each["id"]: each for each in found} == model
+                assert (len(found), LsmScan(now).count()) == (len(model), len(model))
+        writer.abort()
+
+
+@pytest.mark.parametrize("limits", [(4, 10, 1 << 20), (4, 10, 100), (0, 1, 1)], ids=str)
+def test_many_small_puts_are_given_in_few_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int, int]
+) -> None:
+    for name, value in zip(("SMALL_ROWS", "JOINED_ROWS", "JOINED_BYTES"), limits, strict=True):
+        monkeypatch.setattr(module, name, value)
+    dataset = lance.write_dataset(pa.Table.from_batches([batch(made_of(0))]), str(tmp_path / "t"))
+    dataset.initialize_mem_wal()
+    with ShardWriter.open(dataset, SHARD) as writer:
+        for first in range(1, 60, 6):
+            for size in (1, 2, 3) if first % 4 else (6,):
+                writer.put(batch(*map(made_of, range(first, first + size))))
+                first += size
+        now = capture(dataset._store, dataset._session, [writer])
+        level = now.shards[0].levels[0]
+        batches = list(level.batches(now.base.schema.fields))
+        assert [i for each in batches for i in each["id"].to_pylist()] == list(range(1, 61))
+        assert len(batches) < 20 or limits[0] == 0 or limits[2] == 100
+        writer.abort()
+
+
+def made_of(key: int) -> dict[str, Any]:
+    return row(key, key % 7)
+
+
+@given(st.lists(st.integers(0, 30), unique=True), st.lists(st.integers(0, 30), unique=True))
+@settings(max_examples=50, deadline=None)
+def test_rows_that_are_gone_are_left_out_whatever_is_copied(rows: list[int], gone: list[int]) -> None:
+    made = pa.RecordBatch.from_pydict({"a": rows, "_rowaddr": pa.array(rows, pa.uint64())})
+    left = list(scan._without(made, np.array(sorted(gone), np.uint64)))
+    assert [each for part in left for each in part["a"].to_pylist()] == [
+        each for each in rows if each not in gone
+    ]

@@ -9,6 +9,7 @@ in parentheses or not, are one node).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -23,7 +24,7 @@ from tiltyard.expr.functions import AGGREGATES, ALIASES, LIST_FUNCTIONS, SIGNATU
 from tiltyard.expr.names import find_column
 from tiltyard.expr.tokens import GRAMMAR_WORDS, REFUSED_WORDS, RESERVED_WORDS, Scanner, refuse
 from tiltyard.expr.type_names import read_type
-from tiltyard.expr.types import BOOL, NULL, Expr, Literal, Node, expr_of
+from tiltyard.expr.types import BOOL, NULL, Column, Compare, Expr, Literal, Node, expr_of
 
 MAX_TEXT_BYTES = 64 << 20
 """Characters of an expression's text, at most."""
@@ -36,6 +37,8 @@ CACHED_CHARACTERS = 1 << 14
 
 MAX_PARENTHESES = 20_000
 """Levels of parentheses, calls and prefix operators of a text while it is read."""
+
+_EQUALS_NUMBER = re.compile(r"([A-Za-z_]\w*) = ([1-9][0-9]{0,17})", re.ASCII)
 
 NS_PER_DAY = 86_400_000_000_000
 TODAY = "CURRENT_DATE"
@@ -542,6 +545,9 @@ class _SchemaKey:
 
 
 def _bind(text: str, key: _SchemaKey, wants_predicate: bool) -> Expr:
+    like = _EQUALS_NUMBER.fullmatch(text)
+    if like is not None and (found := _like_another(like[1], int(like[2]), key)) is not None:
+        return found
     parser = _Parser(text, key.schema)
     node = parser.whole()
     if wants_predicate:
@@ -550,6 +556,17 @@ def _bind(text: str, key: _SchemaKey, wants_predicate: bool) -> Expr:
 
 
 _bind_cached = lru_cache(CACHED_EXPRESSIONS)(_bind)
+
+
+def _like_another(name: str, number: int, key: _SchemaKey) -> Expr | None:
+    """`name = number`, as lookups ask it, made of the same with 0; None where it must be read."""
+    try:
+        known = _bind_cached(f"{name} = 0", key, True).node
+    except InvalidInput:
+        return None
+    if isinstance(known, Compare) and isinstance(known.left, Column) and known.left.type == known.right.type:
+        return expr_of(build.compare("=", known.left, Literal(number, known.right.type)))
+    return None
 
 
 def _parse(text: str, schema: pa.Schema, wants_predicate: bool) -> Expr:

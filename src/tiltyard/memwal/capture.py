@@ -150,6 +150,17 @@ def _logged(store: Store, session: Session, shards: Iterable[str]) -> dict[str, 
 
 def _log_schema(base: Snapshot) -> LogSchema:
     """That of the base, kept in the session: reads ask for it each time."""
+    cache, key = base.session.cache, (base.store.identity, "log schema")
+    known: tuple[Any, LogSchema] | None = cache.get(key)
+    if known is not None and known[0] is base.manifest:
+        return known[1]
+    schema = _made_log_schema(base)
+    cache.put(key, (base.manifest, schema), LEVEL_BYTES)
+    return schema
+
+
+def _made_log_schema(base: Snapshot) -> LogSchema:
+    """One for all versions of like columns and merge functions: what is kept of levels goes by it."""
     encoded = base.schema.encode()
     functions, merged = seen.merging(base)
     found: LogSchema = base.session.cache.get_or(
@@ -170,7 +181,7 @@ def _captured(
         return Captured(base, schema, ())
     manifests = of_this_life(base, manifests)
     living = of_this_life(base, {shard_id: view.manifest for shard_id, (view, _) in views.items()})
-    shards = []
+    shards: list[ShardLevels] = []
     for shard_id in sorted({*manifests, *living}):
         view, written = views[shard_id] if shard_id in living else (None, schema)
         known = (manifests.get(shard_id), living.get(shard_id))

@@ -8,6 +8,7 @@ left out (MemWAL, section 6.2).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tiltyard.errors import CorruptFile, ObjectNotFound
+from tiltyard.errors import BatchTooLarge, CorruptFile, ObjectNotFound
 from tiltyard.expr.arrays import bools_of, plain, values_of
 from tiltyard.format.field import Field
 from tiltyard.format.flags import has_partial_rows
@@ -36,8 +37,18 @@ if TYPE_CHECKING:
 ENTRY_BYTES = 512
 """What the cached keys of an SSTable are accounted as beside the keys (bytes)."""
 
+SMALL_KEYS = 1 << 14
+"""Rows of an SSTable up to which its keys, in order, take about as much room as its Bloom filter."""
+
 MAX_KEPT_KEYS = 1 << 21
 """Rows of an SSTable up to which its keys are kept in order (about 12 bytes each)."""
+
+SMALL_ROWS, JOINED_ROWS = 1024, 1 << 14
+JOINED_BYTES = 1 << 24
+"""Batches of fewer rows than the first are given together, up to about as many as the second, or bytes."""
+
+WHOLE_ROWS = 1 << 16
+"""Rows of an SSTable up to which it is read at once, by what takes rows of it."""
 
 SLICED_ROWS = 1024
 """A row is given as a part of a batch of at most so many rows, which then stays in memory with it."""
@@ -90,9 +101,24 @@ class MemoryLevel:
     def batches(self, fields: Sequence[Field]) -> Iterator[Any]:
         """All rows, oldest first, with these of the base's columns."""
         schema = self._wanted.arrow(fields)
+        few: list[Any] = []
+        rows = nbytes = 0
+        can_join = bool(fields) and not any(pa.types.is_dictionary(each.type) for each in schema)
         for batch in self._batches:
-            columns = [batch.column(each.name) for each in fields]
-            yield _batch(columns, schema, batch.num_rows)
+            made = _batch([batch.column(each.name) for each in fields], schema, batch.num_rows)
+            if can_join and batch.num_rows < SMALL_ROWS and made.nbytes < JOINED_BYTES:
+                few.append(made)
+                rows, nbytes = rows + batch.num_rows, nbytes + made.nbytes
+                if rows < JOINED_ROWS and nbytes < JOINED_BYTES:
+                    continue
+                made = None
+            if few:
+                yield few[0] if len(few) == 1 else pa.concat_batches(few)
+                few, rows, nbytes = [], 0, 0
+            if made is not None:
+                yield made
+        if few:
+            yield few[0] if len(few) == 1 else pa.concat_batches(few)
 
     def take(self, rows: npt.NDArray[np.int64], fields: Sequence[Field]) -> Any:
         """These rows (by number, ascending) with these of the base's columns, as one batch."""
@@ -120,6 +146,8 @@ class SsTableLevel:
         self.snapshot = _as_base(snapshot, wanted)
         self._present = frozenset(self.snapshot.schema.names)
         self._some = self.snapshot.schema.names[-1]  # a column to count rows by
+        self.is_small = fact.physical_rows is not None and fact.physical_rows <= SMALL_KEYS
+        """Whether its keys take so little room that they are kept before its Bloom filter is asked."""
         self._sorted_key = (snapshot.store.identity, ",".join(wanted.key), "sorted keys", "")
 
     @property
@@ -199,9 +227,19 @@ class SsTableLevel:
         """All rows, oldest first, with these of the base's columns."""
         read = [each.name for each in fields if each.name in self._present]
         schema = self._wanted.arrow(fields)
-        scan = Scan(self.snapshot, ScanRequest(columns=read or [self._some], use_index=False))
-        for batch in scan.batches():
+        for batch in self._read(tuple(read) or (self._some,)):
             yield _batch([self._column(batch, each, schema) for each in fields], schema, batch.num_rows)
+
+    def _read(self, names: tuple[str, ...]) -> Iterator[Any]:
+        """All rows with these of its columns."""
+        from tiltyard.table.take import kept_taker
+
+        if self.fact.physical_rows is not None and self.fact.physical_rows <= WHOLE_ROWS:
+            with suppress(BatchTooLarge):
+                whole = kept_taker(self.snapshot, names).whole()
+                if whole is not None:
+                    return iter([whole])
+        return Scan(self.snapshot, ScanRequest(columns=list(names), use_index=False)).batches()
 
     def take(self, addresses: npt.NDArray[np.uint64], fields: Sequence[Field]) -> Any:
         """The rows at these addresses of its table, with these of the base's columns, as one batch."""

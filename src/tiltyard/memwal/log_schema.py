@@ -131,8 +131,31 @@ def reconciled(batch: Any, schema: LogSchema, where: str) -> Any:
 
     Raises `CorruptFile`: a key column is missing, or a column has another type than the table says.
     """
-    wanted = schema.stored.arrow
-    made = pa.RecordBatch.from_arrays(_columns(batch, schema, where), schema=wanted)
+    made = pa.RecordBatch.from_arrays(_columns(batch, schema, where), schema=schema.stored.arrow)
+    return _without_nulls(made, schema, where)
+
+
+def is_as_stored(entry: Any, schema: LogSchema) -> bool:
+    """Whether an entry's columns, of this Arrow schema, are those of `schema.stored`, in order."""
+    if len(entry) != len(schema.stored.fields):
+        return False
+    by_id = _ids(entry)
+    for at, (field, arrow) in enumerate(zip(schema.stored.fields, schema.stored.arrow, strict=True)):
+        named = entry.get_field_index(field.name)
+        if (by_id.get(field.id, -1) if by_id and field.name != TOMBSTONE else named) != at:
+            return False
+        if not _fits(entry.field(at).type, arrow.type, field):
+            return False
+    return True
+
+
+def as_stored(batch: Any, schema: LogSchema, where: str) -> Any:
+    """What `reconciled` gives for a batch whose schema `is_as_stored`."""
+    made = pa.RecordBatch.from_arrays(batch.columns, schema=schema.stored.arrow)
+    return _without_nulls(made, schema, where)
+
+
+def _without_nulls(made: Any, schema: LogSchema, where: str) -> Any:
     for name in (*schema.key, TOMBSTONE):
         if made.column(name).null_count:
             raise CorruptFile(f"the log entry {where} has nulls in column `{name}`, which may have none")

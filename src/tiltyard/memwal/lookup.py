@@ -4,7 +4,7 @@
 An SSTable's Bloom filter says which keys it cannot hold, its `_pk_index` where the others are. What deletes a
 key is an answer too: no older source is asked for it.
 
-Invariant L1: a lookup gives what a scan with a filter on the keys gives (tests/memwal/test_reading.py).
+Invariant L1: a lookup gives what a scan with a filter on the keys gives (tests/memwal/test_lookup.py).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from tiltyard.errors import InvalidInput, ObjectNotFound, SchemaMismatch, UnsupportedFeature
 from tiltyard.expr.arrays import bools_of, plain
+from tiltyard.kernels.distinct import distinct
 from tiltyard.memwal.key_hash import is_hashed, key_hashes
 from tiltyard.memwal.keys import sortable
 from tiltyard.memwal.levels import Level, MemoryLevel, SsTableLevel, one_batch
@@ -75,37 +76,35 @@ def found_rows(captured: Captured, keys: Sequence[Any], fields: Sequence[Field])
     if captured.schema.functions is not None:
         from tiltyard.memwal.merged import merged_rows
 
-        yield from merged_rows(captured, asked.columns(asked.open_codes()), fields)
+        yield from merged_rows(captured, asked.columns(), fields)
         return
     for shard in captured.shards:
         for level in shard.levels:
-            codes = asked.open_codes()
-            if not len(codes):
+            if not len(asked.open):
                 return
-            hits = asked.in_level(level, codes)
+            hits = asked.in_level(level)
             if not len(hits.codes):
                 continue
-            asked.close(codes[hits.codes])
+            asked.found(hits.codes)
             batch = level.take(hits.rows, read)
             deletes = bools_of(batch.column(batch.num_columns - 1))
             if deletes.any():
                 batch = batch.filter(pa.array(~deletes))
             if batch.num_rows:
                 yield Piece(batch, level.generation)
-    codes = asked.open_codes()
-    if len(codes):
-        yield from _of_base(captured, asked, codes, fields)
+    if len(asked.open):
+        yield from _of_base(captured, asked, fields)
 
 
-def _of_base(captured: Captured, asked: _Asked, codes: Ints, fields: Sequence[Field]) -> Iterator[Piece]:
+def _of_base(captured: Captured, asked: _Asked, fields: Sequence[Field]) -> Iterator[Piece]:
     base = captured.base
     key = captured.schema.kept("key", lambda: resolve_key(base.schema, captured.schema.key))
-    kept = find_kept(base, key, asked.words[codes])
-    columns = asked.columns(codes)
+    kept = find_kept(base, key, asked.words)
+    columns = asked.columns()
     if kept is None:
         addresses = find_rows(base, key, KeyIndex(columns), columns).addresses
     else:
-        addresses = kept[1] if len(kept[1]) == 1 else np.unique(kept[1])  # two keys may have one word
+        addresses = kept[1] if len(kept[1]) == 1 else distinct(kept[1])  # two keys may have one word
     if not len(addresses):
         return
     names = [each.name for each in fields] or list(key.names[:1])
@@ -121,7 +120,7 @@ def _of_base(captured: Captured, asked: _Asked, codes: Ints, fields: Sequence[Fi
 
 
 class _Asked:
-    """The keys of a lookup, each once, by their codes; and which of them were not found yet."""
+    """The keys of a lookup, each once, that were not found yet."""
 
     def __init__(self, captured: Captured, keys: Sequence[Any]) -> None:
         self._columns = list(keys)
@@ -129,59 +128,61 @@ class _Asked:
             first = KeyIndex(keys).first_rows()  # keys with a null are not among them
             self._columns = [each.take(pa.array(first)) for each in keys]
         self._schema = captured.schema
-        self._open = np.arange(len(self._columns[0]))
         self.is_exact = is_exact([each.type for each in keys])
         """Whether rows that have a key's word have the key."""
         self.words = key_words(self._columns)[0]
+        """The words of the keys that were not found yet."""
+        self.open = np.arange(len(self.words))
+        """Which of all keys those are."""
         self._hashes = Hashes(self._columns)
 
-    def open_codes(self) -> Ints:
-        """The keys that were not found yet."""
-        return self._open
+    def found(self, codes: Ints) -> None:
+        """These of the open keys, by position, were found."""
+        left = np.ones(len(self.open), np.bool_)
+        left[codes] = False
+        self.open, self.words = self.open[left], self.words[left]
 
-    def close(self, codes: Ints) -> None:
-        """These were found."""
-        self._open = np.setdiff1d(self._open, codes, True) if len(codes) < len(self._open) else codes[:0]
-
-    def columns(self, codes: Ints) -> list[Any]:
-        """The key columns of some keys."""
-        if len(codes) == len(self.words):
+    def columns(self) -> list[Any]:
+        """The key columns of the open keys."""
+        if len(self.open) == len(self._columns[0]):
             return self._columns
-        return [each.take(pa.array(codes)) for each in self._columns]
+        return [each.take(pa.array(self.open)) for each in self._columns]
 
-    def in_level(self, level: Level, codes: Ints) -> Hits:
-        """The newest rows of some keys in a level: by their words where those are kept."""
+    def in_level(self, level: Level) -> Hits:
+        """The newest rows of the open keys in a level: by their words where those are kept."""
         if isinstance(level, MemoryLevel):
             if not level.is_as_written:
-                return in_memory(level, self.columns(codes))
-            positions, rows = level.last_rows(self.words[codes])
+                return in_memory(level, self.columns())
+            positions, rows = level.last_rows(self.words)
         else:
             kept = level.sorted_keys()
-            if kept is None:
-                hashed = self._hashes.of(codes)
-                if not len(_possible(level, len(codes), hashed)):
-                    return NO_HITS
+            if kept is None and level.is_small:
                 kept = level.kept_keys()
+            if kept is None:
+                hashed = self._hashes.of(self.open)
+                if not len(_possible(level, len(self.open), hashed)):
+                    return NO_HITS
+                kept = None if level.is_small else level.kept_keys()
                 if kept is None:
-                    return in_sstable(level, self.columns(codes), hashed)
-            positions, rows = kept.last(self.words[codes])
+                    return in_sstable(level, self.columns(), hashed)
+            positions, rows = kept.last(self.words)
         if not len(positions):
             return NO_HITS
         if len(positions) > 1:
             order = np.argsort(rows, kind="stable")
             positions, rows = positions[order], rows[order]
-        if not self.is_exact and not self._are_equal(level, rows, codes[positions]):
-            columns = self.columns(codes)
+        if not self.is_exact and not self._are_equal(level, rows, positions):
             if isinstance(level, MemoryLevel):
-                return in_memory(level, columns)
-            return in_sstable(level, columns, self._hashes.of(codes))
+                return in_memory(level, self.columns())
+            return in_sstable(level, self.columns(), self._hashes.of(self.open))
         return Hits(rows, positions)
 
-    def _are_equal(self, level: Level, rows: Any, codes: Ints) -> bool:
+    def _are_equal(self, level: Level, rows: Any, positions: Ints) -> bool:
         """Whether these rows have these keys: two may have one word."""
         fields = [self._schema.stored.field((name,)) for name in self._schema.key]
         batch = level.take(rows, fields)
-        return all(plain(batch.column(at)).equals(each) for at, each in enumerate(self.columns(codes)))
+        asked = [each.take(pa.array(self.open[positions])) for each in self._columns]
+        return all(plain(batch.column(at)).equals(each) for at, each in enumerate(asked))
 
 
 class Lookup:
@@ -227,6 +228,8 @@ class Lookup:
 
     def _output(self, batch: Any) -> Any:
         arrays = [pruned(batch.column(each.name), each.arrow_type) for each in self._projection.fields]
+        if self._projection.direct and arrays:
+            return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         scope = batch if self._projection.has_expressions else None
         columns = [output_column(each, arrays, {}, scope) for each in self._projection.outputs]
         return batch_of(columns, self.schema, batch.num_rows)
@@ -334,7 +337,7 @@ def all_in_sstable(level: SsTableLevel, asked: Sequence[Any], hashed: Words | No
 
 def _one_each(addresses: Addresses, codes: Ints) -> Hits:
     """Of several living rows of a key, which writers of ours do not leave, the last; by address."""
-    if len(np.unique(codes)) < len(codes):
+    if len(distinct(codes)) < len(codes):
         _, back = np.unique(codes[::-1], return_index=True)
         kept = np.sort(len(codes) - 1 - back)
         addresses, codes = addresses[kept], codes[kept]

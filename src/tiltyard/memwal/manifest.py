@@ -98,7 +98,7 @@ def _is_on_top(shard: Store, made: ShardManifest) -> bool:
 def write_hint(shard: Store, version: int) -> None:
     """Tell other programs where to begin to look; nothing depends on it."""
     with suppress(StoreError):
-        shard.put(f"{layout.MANIFEST_DIR}/{layout.HINT}", b'{"version":%d}' % version)
+        shard.write_hint(f"{layout.MANIFEST_DIR}/{layout.HINT}", b'{"version":%d}' % version)
 
 
 def update(shard: Store, known: ShardManifest, change: Change) -> ShardManifest:

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from tiltyard.errors import CorruptFile, WriterFenced
 from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.entry import Entry
 from tiltyard.memwal.joining import joined
-from tiltyard.memwal.log_schema import LogSchema, reconciled
+from tiltyard.memwal.log_schema import LogSchema, as_stored, is_as_stored, reconciled
 from tiltyard.memwal.memtable import MemTable
 from tiltyard.memwal.wal import positions, read_entry, without_holes
 from tiltyard.store import Store
@@ -45,6 +46,10 @@ class Replay:
     entry_at: Callable[[Store, int], Entry] = read_entry
     """How an entry is read."""
     _entries: list[Entry] = field(default_factory=list)
+    _fitted: list[tuple[Any, ...]] = field(default_factory=list)
+    """The batches of each entry in the columns of `schema.stored`."""
+    _as_stored: Any = None
+    """The schema of the last entry whose columns are those as they are."""
 
     def read(self) -> None:
         """Read what was added to the log since the last call. Raises `CorruptFile` for a hole or damage."""
@@ -77,19 +82,27 @@ class Replay:
 
     def _check(self) -> None:
         """What no owner could replay: wrong columns, generations that go back."""
+        for entry in self._entries[len(self._fitted) :]:
+            where = self._where(entry)
+            self._fitted.append(tuple([self._fit(batch, where) for batch in entry.batches]))
         last = 0
         for entry in self._entries:
-            where = self._where(entry)
-            for batch in entry.batches:
-                reconciled(batch, self.schema, where)
             if entry.batches and entry.generation is not None:
                 if entry.generation < last:
                     raise CorruptFile(
                         f"WAL entry at position {entry.position} has generation {entry.generation} below the "
                         f"generation {last} replayed before it",
-                        where,
+                        self._where(entry),
                     )
                 last = entry.generation
+
+    def _fit(self, batch: Any, where: str) -> Any:
+        """A batch in the columns of `schema.stored`; most entries have them as the one before has."""
+        if self._as_stored is not None and batch.schema.equals(self._as_stored, True):
+            return as_stored(batch, self.schema, where)
+        fitted = reconciled(batch, self.schema, where)
+        self._as_stored = batch.schema if is_as_stored(batch.schema, self.schema) else None
+        return fitted
 
     def _where(self, entry: Entry) -> str:
         return f"{self.shard.uri}/{layout.entry_path(entry.position)}"
@@ -104,6 +117,9 @@ class Replay:
             )
         tables = [MemTable(manifest.current_generation, self.schema)]
         last: int | None = None
+        fitted_at = {
+            each.position: batches for each, batches in zip(self._entries, self._fitted, strict=True)
+        }
         for entry in self._unpublished(manifest):
             active = tables[-1]
             ended = entry.generation is not None and last is not None and entry.generation > last
@@ -112,7 +128,7 @@ class Replay:
             if entry.generation is not None:
                 tables[-1].stamp = max(tables[-1].stamp, entry.generation)
             last = entry.generation if entry.generation is not None else last
-            fitted = [reconciled(batch, self.schema, self._where(entry)) for batch in entry.batches]
+            fitted = fitted_at[entry.position]
             whole = fitted[0] if len(fitted) == 1 else joined(fitted)
             tables[-1].takes(whole)
             tables[-1].logged(entry.position, whole, whole.num_rows)

@@ -33,6 +33,9 @@ GENERATION = "_memtable_gen"
 MAX_KEYS = 1024
 """Of a filter that names so many keys the rows are looked up; for more everything is read."""
 
+MAX_PARTS = 8
+"""Ranges of a batch up to which its rows are given as parts of it instead of being copied."""
+
 _PSEUDO = {GENERATION: pa.field(GENERATION, pa.uint64())}
 
 
@@ -195,13 +198,9 @@ class LsmScan:
             batch_rows=self._batch_rows,
         )
         for batch in Scan(self.captured.base, request).batches():
-            addresses = batch.column(batch.num_columns - 1)
-            kept = batch
-            if len(shadowed):
-                kept = _where(batch, _absent(values_of(addresses), shadowed))
-                addresses = kept.column(kept.num_columns - 1)
-            if kept.num_rows:
-                yield self._with_system(kept, 0, addresses)
+            for kept in _without(batch, shadowed):
+                if kept.num_rows:
+                    yield self._with_system(kept, 0, kept.column(kept.num_columns - 1))
 
     def _output(self, batch: Any, system: dict[str, Any]) -> Any:
         if self._projection.direct and batch.schema.equals(self.schema, True):
@@ -211,6 +210,8 @@ class LsmScan:
             pruned(array, field.arrow_type)
             for array, field in zip(arrays, self._projection.fields, strict=True)
         ]
+        if self._projection.direct and arrays:
+            return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         scope = batch if self._projection.has_expressions else None
         columns = [output_column(each, arrays, system, scope) for each in self._projection.outputs]
         return batch_of(columns, self.schema, batch.num_rows)
@@ -228,6 +229,34 @@ def _with_generation(columns: ColumnsLike, table: Schema, wanted: bool) -> Colum
 
 def _where(batch: Any, keep: npt.NDArray[np.bool_]) -> Any:
     return batch if keep.all() else batch.filter(pa.array(keep))
+
+
+def _without(batch: Any, gone: npt.NDArray[np.uint64]) -> Iterator[Any]:
+    """The rows of a batch, whose last column is their addresses, that are not gone; where few ranges of it
+    stay, these as they are.
+    """
+    addresses = values_of(batch.column(batch.num_columns - 1))
+    low, high = gone.searchsorted((addresses.min(), addresses.max())) if len(addresses) else (0, 0)
+    inside = gone[low : high + 1]
+    if not len(inside):
+        yield batch
+        return
+    if not bool((addresses[1:] > addresses[:-1]).all()):
+        yield _where(batch, _absent(addresses, inside))
+        return
+    at = addresses.searchsorted(inside)
+    at = at[at < len(addresses)]
+    at = at[addresses[at] == inside[: len(at)]]
+    after = np.flatnonzero(np.diff(at) > 1)  # where a range that stays begins
+    if len(after) >= MAX_PARTS:
+        keep = np.ones(len(addresses), np.bool_)
+        keep[at] = False
+        yield _where(batch, keep)
+        return
+    starts = [0, *(at[after] + 1).tolist(), *(at[-1:] + 1).tolist()]
+    ends = [*at[:1].tolist(), *at[after + 1].tolist(), len(addresses)]
+    for start, end in zip(starts, ends, strict=True):
+        yield batch.slice(start, end - start)
 
 
 def _absent(addresses: npt.NDArray[np.uint64], gone: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:

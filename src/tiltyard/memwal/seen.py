@@ -128,6 +128,7 @@ def streaming(base: Snapshot) -> Streaming | None:
     if entry is None:
         return None
     text = b"" if entry.details is None else entry.details.value
+    kind = "" if entry.details is None else entry.details.type_url
 
     def made() -> tuple[Streaming, int]:
         details = MemWalDetails.of(entry)
@@ -135,7 +136,7 @@ def streaming(base: Snapshot) -> Streaming | None:
         found = Streaming(marks, details.writer_defaults.get(INCARNATION))
         return found, SEEN_BYTES + 2 * len(text)
 
-    found: Streaming = base.session.cache.get_or(("mem wal details", text), made)
+    found: Streaming = base.session.cache.get_or(("mem wal details", kind, text), made)
     return found
 
 

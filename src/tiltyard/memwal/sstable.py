@@ -13,7 +13,7 @@ Invariants, and their tests in tests/memwal/test_sstable.py:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -108,34 +108,25 @@ def write_sstable(
     if functions is not None:
         rows = _shortened(rows, functions)
     keys = rows.key_columns()
-    fragment = _data_file(store, rows, version)
-    superseded = _superseded(keys, rows.rows) if functions is None else np.empty(0, np.uint32)
-    if len(superseded):
-        fragment = replace(fragment, deletion=_deletion_file(store, superseded))
+
+    def living() -> Fragment:
+        made = _data_file(store, rows, version)
+        superseded = _superseded(keys, rows.rows) if functions is None else np.empty(0, np.uint32)
+        return replace(made, deletion=_deletion_file(store, superseded)) if len(superseded) else made
+
+    # Each is synced for itself, which is mostly waiting.
+    parts: list[Callable[[], Any]] = [
+        living,
+        lambda: _key_index(store, keys, rows.rows),
+        lambda: _bloom_filter(store, keys, rows.rows),
+    ]
+    fragment, _, _ = runtime.parallel(parts)
     transaction = _transaction(fragment, rows)
     manifest = _manifest(fragment, transaction, rows, version)
     if functions is not None:
         manifest = with_partial_rows(manifest)
     if maintained:
         manifest = _indexed(store, manifest, maintained, session)
-    if keys:
-        offsets = np.arange(rows.rows, dtype=np.uint64)
-        values = sortable(keys)
-        build(
-            store,
-            layout.PK_INDEX,
-            [(values, offsets)],
-            values.type,
-            limits=BuildLimits(page_rows=PK_PAGE_ROWS),
-        )
-    bloom = bitmap_of(
-        (
-            key_hashes([each.slice(at, HASHED_ROWS) for each in keys], min(HASHED_ROWS, rows.rows - at))
-            for at in range(0, rows.rows, HASHED_ROWS)
-        ),
-        rows.rows,
-    )
-    store.put(layout.BLOOM_FILTER, bloom)
     path = names.manifest_path(1)
     answer = store.create(path, encode_manifest(manifest, transaction))
     if answer is not Created.WON:
@@ -171,6 +162,24 @@ def _data_file(store: Store, rows: Rows, version: FileVersion) -> Fragment:
             writer.write(batch)
         file = writer.close()
     return Fragment(0, (replace(file, path=file.path.removeprefix(f"{names.DATA_DIR}/")),), rows.rows)
+
+
+def _key_index(store: Store, keys: Sequence[Any], rows: int) -> None:
+    """The B-tree of the keys of all rows, superseded ones included; none without a key."""
+    if not keys:
+        return
+    values = sortable(keys)
+    offsets = np.arange(rows, dtype=np.uint64)
+    limits = BuildLimits(page_rows=PK_PAGE_ROWS)
+    build(store, layout.PK_INDEX, [(values, offsets)], values.type, limits=limits)
+
+
+def _bloom_filter(store: Store, keys: Sequence[Any], rows: int) -> None:
+    hashed = (
+        key_hashes([each.slice(at, HASHED_ROWS) for each in keys], min(HASHED_ROWS, rows - at))
+        for at in range(0, rows, HASHED_ROWS)
+    )
+    store.put(layout.BLOOM_FILTER, bitmap_of(hashed, rows))
 
 
 def _superseded(keys: Sequence[Any], rows: int) -> npt.NDArray[np.uint32]:

@@ -4,7 +4,7 @@ sections 6.1 and 6.2).
 Filters come after this, never before: a row that was superseded does not come back because the newer one
 fails a filter.
 
-Invariants, and their tests in tests/memwal/test_reading.py:
+Invariants, and their tests in tests/memwal/test_scan.py:
 1. Of each key in the levels of the shards exactly the newest row is chosen, or none where that row deletes.
 2. A row of the base is chosen only if no level holds its key.
 """
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from tiltyard.kernels.distinct import distinct
 from tiltyard.memwal.capture import ShardLevels
-from tiltyard.memwal.levels import Keys, Level
+from tiltyard.memwal.levels import Keys, Level, MemoryLevel, SsTableLevel
 from tiltyard.table.merge.join import KeyIndex
 from tiltyard.table.merge.keys import resolve_key
 from tiltyard.table.merge.lookup import find_rows
@@ -29,6 +29,9 @@ from tiltyard.table.merge.lookup import find_rows
 if TYPE_CHECKING:
     from tiltyard.memwal.capture import Captured
     from tiltyard.memwal.merged import MergedLevel
+
+KEPT_BYTES = 1024
+"""What is kept of which rows count is accounted as beside the rows (bytes)."""
 
 Bools = npt.NDArray[np.bool_]
 Addresses = npt.NDArray[np.uint64]
@@ -72,10 +75,9 @@ def winners(captured: Captured) -> Winners:
             chosen.append(Chosen(merged, ~merged.keys().deletes))
             shadowed.append(merged.shadowed)
             continue
-        index, columns, of_shard = _of_shard(shard)
+        of_shard, gone_of_shard = _of_shard(captured, shard)
         chosen += of_shard
-        key = resolve_key(captured.base.schema, captured.schema.key)
-        shadowed.append(find_rows(captured.base, key, index, columns).addresses)
+        shadowed += gone_of_shard
     gone = distinct(np.concatenate(shadowed)) if shadowed else np.empty(0, np.uint64)
     return Winners(tuple(chosen), gone)
 
@@ -94,9 +96,49 @@ def _all(level: Level) -> Chosen:
     return Chosen(level, np.ones(level.rows, np.bool_))
 
 
-def _of_shard(shard: ShardLevels) -> tuple[KeyIndex, list[Any], list[Chosen]]:
-    """All keys of a shard's levels, and the rows of each level that count, newest level first."""
-    oldest_first = [(level, level.keys()) for level in reversed(shard.levels)]
+def _of_shard(captured: Captured, shard: ShardLevels) -> tuple[list[Chosen], list[Addresses]]:
+    """Which rows of each level of a shard count, newest level first, and which of the base do not."""
+    memory = [each for each in shard.levels if isinstance(each, MemoryLevel)]
+    published = [each for each in shard.levels if isinstance(each, SsTableLevel)]
+    if not published or not memory or shard.levels[: len(memory)] != tuple(memory):
+        chosen, gone, _ = _chosen(captured, shard.levels)
+        return chosen, [gone]
+    older, gone = _of_published(captured, shard.shard_id, published)
+    newer, more_gone, index = _chosen(captured, memory)
+    for each in older:
+        rows = each.rows.copy()
+        rows[index.find(each.level.keys().columns)[0]] = False
+        newer.append(Chosen(each.level, rows))
+    return newer, [gone, more_gone]
+
+
+def _of_published(
+    captured: Captured, shard_id: str, levels: Sequence[SsTableLevel]
+) -> tuple[Sequence[Chosen], Addresses]:
+    """The same of a shard's SSTables alone, kept in the session while neither they nor the base change."""
+    base, cache = captured.base, captured.base.session.cache
+    key = (base.store.identity, shard_id, "winners", "")
+    known: _Kept | None = cache.get(key)
+    if known is None or known.base is not base.manifest or known.levels != tuple(levels):
+        chosen, gone, _ = _chosen(captured, levels)
+        known = _Kept(base.manifest, tuple(levels), tuple(chosen), gone)
+        cache.put(key, known, KEPT_BYTES + gone.nbytes + sum(each.rows.nbytes for each in chosen))
+    return known.chosen, known.gone
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Which rows count of a version of the table with these SSTables (the same objects)."""
+
+    base: Any
+    levels: tuple[SsTableLevel, ...]
+    chosen: tuple[Chosen, ...]
+    gone: Addresses
+
+
+def _chosen(captured: Captured, levels: Sequence[Level]) -> tuple[list[Chosen], Addresses, KeyIndex]:
+    """Which rows of levels, newest first, count, which of the base do not, and all of the levels' keys."""
+    oldest_first = [(level, level.keys()) for level in reversed(levels)]
     columns = _columns([keys for _, keys in oldest_first])
     index = KeyIndex(columns)
     counts = np.zeros(index.rows, np.bool_)
@@ -107,7 +149,8 @@ def _of_shard(shard: ShardLevels) -> tuple[KeyIndex, list[Any], list[Chosen]]:
         end = start + len(keys.deletes)
         chosen.append(Chosen(level, counts[start:end] & ~keys.deletes))
         start = end
-    return index, columns, chosen[::-1]
+    key = resolve_key(captured.base.schema, captured.schema.key)
+    return chosen[::-1], find_rows(captured.base, key, index, columns).addresses, index
 
 
 def _columns(keys: Sequence[Keys]) -> list[Any]:

@@ -207,6 +207,19 @@ class Taker:
                 keep[here] = without_deleted(deleted, offsets[here])
         return keep
 
+    @tells_removed
+    def whole(self) -> Any:
+        """All rows as one `pa.RecordBatch`, where that takes no more than reading one file; else None."""
+        if len(self._starts) != 1 or not self.rows:
+            return None
+        fragment = self.snapshot.fragments[0]
+        found = self._prepare(0, fragment)
+        if found is None:
+            return None
+        file, part = found
+        arrays = file.read(part.fields, part.columns, slice(0, fragment.physical_rows))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.projection.schema)
+
     # -- gathering -------------------------------------------------------------------------------
 
     def rows_at_offsets(self, positions: Int64s, offsets: Int64s) -> Any:

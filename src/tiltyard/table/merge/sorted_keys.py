@@ -20,6 +20,7 @@ from tiltyard.table.merge.key_filter import hashes
 from tiltyard.table.merge.keys import Words, is_word, words_of_key
 
 Ints = npt.NDArray[np.int64]
+_NONE = np.empty(0, np.int64)
 Rows = npt.NDArray[Any]
 """Numbers of rows: uint32 where that holds them, else uint64."""
 
@@ -85,13 +86,13 @@ class SortedKeys:
             return self._rows
         return np.arange(len(self._words), dtype=_row_type(len(self._words)))
 
-    def last_of(self, word: np.uint64, below: int) -> int:
+    def last_of(self, word: np.uint64, below: int | None) -> int:
         """The last row of one word among rows below a number; -1 where there is none."""
         words, rows = self._words, self._rows
         at = int(words.searchsorted(word, "right")) - 1
         while at >= 0 and words[at] == word:
             row = at if rows is None else int(rows[at])
-            if row < below:
+            if below is None or row < below:
                 return row
             first = int(words.searchsorted(word))
             at = first + int(self._numbers()[first:at].searchsorted(below)) - 1
@@ -105,6 +106,9 @@ class SortedKeys:
         """
         if not len(self._words):
             return np.empty(0, np.int64), np.empty(0, np.uint32)
+        if len(words) == 1:
+            row = self.last_of(words[0], below)
+            return (_NONE, _NONE) if row < 0 else (np.zeros(1, np.int64), np.array([row]))
         at = self._words.searchsorted(words, "right") - 1
         at[at < 0] = 0
         hit = np.flatnonzero(self._words[at] == words)
