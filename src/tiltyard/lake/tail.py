@@ -29,10 +29,12 @@ from tiltyard.memwal.tail import POLL_SECONDS, Follower
 from tiltyard.memwal.tail import Change as Logged
 from tiltyard.memwal.wal import positions
 from tiltyard.runtime.awaiting import in_thread, pause
+from tiltyard.store.below import Below
 from tiltyard.table.merge.join import KeyIndex
 
 if TYPE_CHECKING:
     from tiltyard.dataset import LanceDataset
+    from tiltyard.store import Store
 
 PUBLISHED, END = "published", "end"
 
@@ -134,8 +136,8 @@ class Tail:
                 at = max((at, *positions(shard)))
             self._followers[shard_id] = Follower(shard, at)
 
-    def _shard(self, shard_id: str) -> Any:
-        return self._ds._store.at(layout.shard_dir(shard_id))
+    def _shard(self, shard_id: str) -> Store:
+        return Below(self._ds._store, layout.shard_dir(shard_id))
 
     # -- what comes ------------------------------------------------------------------------------
 
