@@ -218,3 +218,26 @@ def test_rows_that_nobody_waits_for_reach_the_log_by_themselves(tmp_path: Path) 
     writer.abort()
     with ShardWriter.open(dataset, SHARD) as again:
         assert 5 in values(LsmScan(capture(dataset._store, dataset._session, [again])).table())
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_rows_that_come_while_the_writer_is_closed_are_in_or_refused(tmp_path: Path, durable: bool) -> None:
+    """They came after its last entry: in memory only, though the caller was told that they are there."""
+    dataset = streamed(tmp_path / "t", [])
+    writer = ShardWriter.open(dataset, SHARD)
+    writer.put(rows([1], 1.0))
+    drained = writer._publisher.drain
+    refused: list[Exception] = []
+
+    def late(generation: int) -> None:
+        drained(generation)
+        with pytest.raises(WriterClosed) as told:
+            writer.put(rows([2], 1.0), durable=durable)
+        refused.append(told.value)
+        writer.sync()
+
+    writer._publisher.drain = late  # type: ignore[method-assign]
+    writer.close()
+    assert len(refused) == 1
+    now = capture(dataset._store, dataset._session)
+    assert values(LsmScan(now).table()) == {1: 1.0}

@@ -61,9 +61,12 @@ class _Put:
 
 @dataclass(slots=True, eq=False)
 class _Step:
-    """Put what is pending into the log; with `freeze`, end the generation too."""
+    """Put what is pending into the log; with `freeze`, end the generation too. The `last` one ends the
+    writer: rows that come after it would be in memory only, and are refused.
+    """
 
     freeze: bool = False
+    last: bool = False
 
 
 _Item = _Put | _Step
@@ -107,6 +110,7 @@ class ShardWriter:
         self._log = owned.log
         self._process = runtime.process_id()
         self._closed = False
+        self._ended = False  # by a round: no more rows
         self._guard = runtime.leaf_lock()
         self._state: tuple[MemTable, tuple[MemTable, ...]] = (
             owned.memtables[-1],
@@ -289,8 +293,11 @@ class ShardWriter:
 
     def flush(self) -> None:
         """Publish everything that was put so far; returns when the shard's manifest names it."""
+        self._publish(_Step(freeze=True))
+
+    def _publish(self, step: _Step) -> None:
         self._check_open()
-        self._queue.submit(_Step(freeze=True))
+        self._queue.submit(step)
         self._publisher.drain(self._state[0].generation - 1)
 
     def sync(self) -> None:
@@ -306,7 +313,7 @@ class ShardWriter:
         if self._closed:
             return
         try:
-            self.flush()
+            self._publish(_Step(freeze=True, last=True))
         finally:
             self._closed = True
             self._publisher.stop()
@@ -329,7 +336,7 @@ class ShardWriter:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise WriterClosed("ShardWriter is already closed; open the shard again")
+            raise _closed()
         if runtime.process_id() != self._process:
             raise ForkedHandle(
                 f"the writer of shard {self.shard_id} belongs to process {self._process}; open another shard "
@@ -391,13 +398,17 @@ class ShardWriter:
         group: list[_Put] = []
         rows = nbytes = 0  # of the group
         try:
-            for item in items:
+            for at, item in enumerate(items):
                 self._log.check()
+                if self._ended and isinstance(item, _Put):
+                    answers[at] = _closed()
+                    continue
                 if isinstance(item, _Step):
                     self._append(group)
                     rows = nbytes = 0
                     if item.freeze:
                         self._freeze()
+                    self._ended |= item.last
                     continue
                 self._check_not_sealed()
                 if self._is_full(item.batch, rows, nbytes):
@@ -530,6 +541,10 @@ class ShardWriter:
             "frozen_count": len(frozen),
             "frozen_bytes": sum(each.nbytes for each in frozen),
         }
+
+
+def _closed() -> WriterClosed:
+    return WriterClosed("ShardWriter is already closed; open the shard again")
 
 
 @dataclass(slots=True)
