@@ -12,7 +12,7 @@ import pytest
 import tiltyard as ty
 import tiltyard.lance as lance
 from streamed import digest
-from tiltyard.errors import InvalidInput, UndrainedRows, UnsupportedFeature
+from tiltyard.errors import BatchTooLarge, InvalidInput, UndrainedRows, UnsupportedFeature
 
 MERGE = {"clicks": "sum", "first_seen": "min", "last_seen": "max", "page": "keep_non_null"}
 DAY = datetime.date(2026, 11, 30)
@@ -185,3 +185,17 @@ def test_a_function_of_a_newer_version_is_refused_by_name(
         table.live().count()
     with pytest.raises(UnsupportedFeature, match="merges a column by 'sum'"):
         table.stream()
+
+
+def test_dictionaries_that_no_index_numbers_together_are_told(tmp_path: Path) -> None:
+    kind = pa.dictionary(pa.int8(), pa.string())
+    table = ty.connect(tmp_path).create_table("t", pa.table({"k": [0], "v": pa.array(["x"], kind)}), key="k")
+    with table.stream(merge={"v": "last"}) as stream:
+        for start in (0, 100, 200):
+            keys = list(range(start, start + 100))
+            stream.put(pa.table({"k": keys, "v": pa.array([f"v{each}" for each in keys], kind)}))
+            stream.flush()
+        with pytest.raises(BatchTooLarge, match="cannot be merged into one batch"):
+            table.live().to_arrow()
+        assert table.live().count() == 300
+        assert one(table.live().lookup(250)) == {"k": 250, "v": "v250"}

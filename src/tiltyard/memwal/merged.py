@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tiltyard.errors import BatchTooLarge
 from tiltyard.expr.arrays import bools_of
 from tiltyard.memwal.folding import Bools, Ints, Runs, combined, runs
 from tiltyard.memwal.levels import Keys, Level, MemoryLevel
@@ -193,7 +194,13 @@ def _one(column: Any, kind: Any) -> Any:
 def _merged(rows: pa.Table, which: Runs, schema: LogSchema, fields: Sequence[Field]) -> pa.Table:
     assert schema.functions is not None
     names = [schema.functions.of(each) for each in fields]
-    return pa.Table.from_batches([combined(rows, which, names)], rows.schema)
+    try:
+        return pa.Table.from_batches([combined(rows, which, names)], rows.schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise BatchTooLarge(
+            f"{len(which.order)} rows of {len(which)} keys cannot be merged into one batch: {error}. Ask for "
+            "fewer columns, or have what was streamed compacted (`drain`) more often"
+        ) from error
 
 
 # -- lookups ------------------------------------------------------------------------------------
