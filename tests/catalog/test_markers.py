@@ -60,6 +60,16 @@ def test_a_lost_answer_without_a_marker_leaves_the_outcome_open(tmp_path: Path) 
         put_marker(table, RESERVED)
 
 
+def test_a_marker_that_cannot_be_made_to_stay_leaves_the_outcome_open(tmp_path: Path) -> None:
+    class Unsynced(Lossy):
+        def sync_dir(self, directory: str) -> None:
+            raise StoreError("the device reported an error")
+
+    table: Any = Unsynced(open_store(str(tmp_path)), made=True, answer=Created.UNKNOWN)
+    with pytest.raises(OutcomeUnknown, match="Look at the table again"):
+        put_marker(table, RESERVED)
+
+
 def test_a_refused_marker_is_a_store_error(tmp_path: Path) -> None:
     table: Any = Lossy(open_store(str(tmp_path)), made=False, answer=Created.NOT_DONE)
     with pytest.raises(StoreError, match="nothing was changed"):

@@ -235,7 +235,7 @@ class _Creation:
         for _ in range(MAX_LOOKS):
             try:
                 made = self._attempt(look(self.catalog))
-            except (StoreError, VersionNotFound) as error:
+            except (StoreError, VersionNotFound, TableNotFound) as error:
                 self.removals += 1
                 if not _was_removed(error) or self.removals > MAX_REMOVALS:
                     raise
@@ -518,7 +518,7 @@ def _was_removed(error: BaseException | None) -> bool:
     program that drops a table removes its directory, whoever is at work in it.
     """
     while error is not None:
-        if isinstance(error, VersionNotFound | ObjectNotFound):
+        if isinstance(error, VersionNotFound | TableNotFound | ObjectNotFound):
             return True
         if isinstance(error, StoreError) and error.errno == errno.ENOENT:
             return True

@@ -49,11 +49,11 @@ def put_marker(table: Store, marker: str, note: str = "") -> bool:
         raise StoreError(f"cannot write {table.uri}/{marker}: {cause}; nothing was changed") from cause
     try:
         found = read_marker(table, marker)
+        if found == data:
+            table.sync_dir("")
+            return True
     except StoreError as error:
         raise _unknown(table, marker) from error
-    if found == data:
-        table.sync_dir("")
-        return True
     if found is not None:
         return False
     raise _unknown(table, marker) from cause
