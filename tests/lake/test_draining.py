@@ -16,6 +16,7 @@ from tiltyard.errors import InvalidInput, UndrainedRows, WriterFenced
 from tiltyard.memwal import upkeep
 from tiltyard.memwal.draining import drain
 from tiltyard.memwal.lag import lag
+from tiltyard.table.apply.mem_wal import entry_of
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("v", pa.int64())])
 
@@ -183,3 +184,22 @@ def test_a_table_is_not_deleted_under_streamed_rows_unless_they_are_given_up(tmp
     with pytest.warns(RuntimeWarning, match="gave up 1 row in 1 shard"):
         lance.LanceDataset.drop(made.uri, discard_streamed=True)
     assert not list(Path(made.uri).rglob("*.lance"))
+
+
+def test_the_mem_wal_is_not_removed_by_a_commit_under_streamed_rows(table: Any) -> None:
+    """M16, first part."""
+    stream = table.stream()
+    stream.put(row(10))
+    found = ty.open_table(table.uri).dataset
+    entry = entry_of(found._snapshot.manifest)
+    removal = lance.LanceOperation.CreateIndex([], [entry])
+    with pytest.raises(UndrainedRows, match="removal of the MemWAL is refused: 1 row"):
+        lance.LanceDataset.commit(table.uri, removal, read_version=found.version)
+    stream.put(row(11))
+    table.drain()
+    found.checkout_latest()
+    removal = lance.LanceOperation.CreateIndex([], [entry_of(found._snapshot.manifest)])
+    lance.LanceDataset.commit(table.uri, removal, read_version=found.version)
+    with pytest.raises(WriterFenced):
+        stream.put(row(12))
+    assert set(held(ty.open_table(table.uri))) == {1, 2, 10, 11}
