@@ -15,7 +15,7 @@ from tiltyard.catalog.purging import purge
 from tiltyard.catalog.renaming import rename_table
 from tiltyard.catalog.tables import create_table
 from tiltyard.catalog.trash import drop_table
-from tiltyard.errors import TableAlreadyExists
+from tiltyard.errors import StoreError, TableAlreadyExists
 from tiltyard.store import open_store
 from tiltyard.testing.faults import FaultyStore, Plan
 
@@ -81,3 +81,21 @@ def test_a_table_that_leaves_while_it_is_to_be_filled_is_no_directory_that_nobod
     }
     if how == "renamed" and store.leave is None:
         assert values(fresh(root), ("u",)) == [1, 2]
+
+
+def test_an_overwrite_rests_on_a_row_that_is_safe(tmp_path: Path) -> None:
+    """Found by the simulation: its maker dies before it is synced, the overwrite is told, the power goes."""
+    root = str(tmp_path / "lake")
+    lake = fresh(root)
+    create_namespace(lake, ("n",))
+    create_table(lake, ("n", "t"), DATA)
+
+    class Failing(FaultyStore):
+        def sync_dir(self, directory: str) -> None:
+            if directory == "__manifest/_versions":
+                raise StoreError("the disk fails")
+            super().sync_dir(directory)
+
+    with pytest.raises(StoreError, match="the disk fails"):
+        create_table(over(Failing(open_store(root), Plan())), ("n", "t"), OTHER, mode="overwrite")
+    assert values(fresh(root), ("n", "t")) == [1, 2]

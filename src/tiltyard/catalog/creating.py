@@ -48,6 +48,7 @@ from tiltyard.catalog.found import (
 from tiltyard.catalog.hiding import Hidden, hidden, is_dropped
 from tiltyard.catalog.markers import DEREGISTERED, remove_marker
 from tiltyard.catalog.names import (
+    REGISTER,
     Id,
     check_new_id,
     checked_id,
@@ -335,6 +336,8 @@ class _Creation:
         """A version in the directory of a table that is there; None where the table had left it before."""
         catalog = self.catalog
         store = table_store(catalog, found)
+        if found.row is not None:  # its maker may have died before the version that has it was safe
+            catalog.store.sync_dir(joined(REGISTER, VERSIONS_DIR))
         dataset = self.source.write(catalog, store, mode)
         if catalog.settings.mode is Mode.V1:
             return replace(found, declared_only=False), dataset
