@@ -400,7 +400,7 @@ def catalog_scenarios(settings: Callable[[Medium], Settings]) -> dict[str, Calla
     for medium in media:
         for where, place in PLACES.items():
             if not place.registered and medium != "disk":
-                continue  # UNDECIDED
+                continue  # one process alone has a memory; tables are not renamed there
             name = f"catalog-pairs-{where}-{medium}"
             pairs = PAIRS if place.registered else UNREGISTERED_PAIRS
             found[name] = partial(CatalogScenario, name, place, settings(medium), pairs=pairs)
