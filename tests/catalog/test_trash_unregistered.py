@@ -160,7 +160,26 @@ def test_whose_directory_was_moved_away_before_it_was_a_table_begins_again(root:
     else:
         create_table(meddled, U, pa.table({"a": [3]}), mode=mode)
     assert values(lake(root), U) == ([2] if mode == "create" else [3])
-    assert not [path for path in (Path(root) / "01234567_dropped_u").rglob("*") if path.is_file()]
+    left = [path.name for path in (Path(root) / "01234567_dropped_u").rglob("*") if path.is_file()]
+    assert left == ["first"]
+
+
+def test_a_table_that_came_to_the_name_while_it_was_dropped_is_dropped_in_its_place(root: str) -> None:
+    class Slow(FaultyStore):
+        def move_dir(self, source: str, target: str) -> Created:
+            if source == "t.lance" and target.endswith("_dropped_t"):
+                rename_table(lake(root), T, U)
+                put(lake(root), T, 2)
+                moved = super().move_dir(source, target)
+                put(lake(root), T, 3)  # so that it could not be put back
+                return moved
+            return super().move_dir(source, target)
+
+    drop_table(over(Slow(open_store(root), Plan()), "v1"), T)
+    assert told(root) == ([3], [1], 1)
+    rename_table(lake(root), T, ("w",))
+    undrop_table(lake(root), T)
+    assert told(root) == ([2], [1], 0)
 
 
 @pytest.mark.parametrize("act", ["drop", "rename", "deregister"])

@@ -449,6 +449,8 @@ class _Creation:
     def _was_moved_away(self, location: str, dataset: LanceDataset, store: Store) -> bool:
         from tiltyard.catalog import unregistered
 
+        if dataset._held.version != 1:
+            return False  # it was a table before
         try:
             return unregistered.was_moved_away(self.catalog, location, dataset._held.location.path, store)
         except StoreError as error:

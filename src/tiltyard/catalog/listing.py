@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from tiltyard.catalog.register import Register
 
 
+MAX_LISTINGS = 8
+"""How often a root without a register is listed while others rename there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """Some names in their order; iterating gives them. `token` asks for the next page, None after the
@@ -98,7 +102,15 @@ def list_tables(
     def keep(name: str) -> bool:
         return _is_listed(catalog, register, (*id, name), include_declared)
 
-    return page_of(names, page_token, limit, None if certain else keep)
+    page = page_of(names, page_token, limit, None if certain else keep)
+    if mode is Mode.V1:
+        for _ in range(MAX_LISTINGS):
+            now = root_names(catalog, register)
+            if now == names:
+                break  # else a table may have been renamed to a name that was not yet there
+            names = now
+            page = page_of(names, page_token, limit, keep)
+    return page
 
 
 def list_all_tables(
@@ -109,6 +121,8 @@ def list_all_tables(
     include_declared: bool = True,
 ) -> Page:
     """Object ids of the tables of all namespaces, sorted."""
+    if catalog.settings.mode is Mode.V1:
+        return list_tables(catalog, page_token=page_token, limit=limit, include_declared=include_declared)
     register = register_of(catalog)
     root = root_names(catalog, register)
     rows = register.rows

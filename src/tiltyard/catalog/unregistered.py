@@ -69,6 +69,9 @@ NOTE = "drop-"
 
 STANDS, VOID = b"stands", b"void"
 
+FIRST = f"{moves.PRIVATE}/first"
+"""Whether a directory that was moved aside before it was a table is one."""
+
 _ASIDE = re.compile(r"([0-9a-f]{8})_(dropped|purged)_(.+)", re.ASCII | re.DOTALL)
 
 
@@ -125,10 +128,12 @@ def was_moved_away(catalog: Catalog, location: str, manifest: str, table: Store)
     another table.
     """
     store = catalog.store
-    if _holds(store, location, manifest, table) or has_note(table) or not table.list_names(""):
-        return False
+    if _holds(store, location, manifest, table) or has_note(table) or not table.exists(manifest):
+        return False  # it is there, or was dropped, or purged even
     visible = (name for name in store.list_names("") if moves.is_visible(name))
-    return not any(_holds(store, name, manifest, table) for name in visible)
+    if any(_holds(store, name, manifest, table) for name in visible):
+        return False
+    return _first(table, VOID) == VOID  # else who has moved it counts it as the table that was dropped
 
 
 def _holds(store: Store, location: str, path: str, table: Store) -> bool:
@@ -160,11 +165,12 @@ def _drop(catalog: Catalog, id: Id, grace_ns: int, purge: bool) -> Dropped:
     if len(aside.encode()) > MAX_DIRECTORY_BYTES or not moves.can_move(store):
         return marked.drop_table(catalog, found, replace(record, home=None, hidden=True), purge=purge)
     table, note = store.at(found.location), _note(record.trash)
-    if not _put(table, note, f"{now_ns} {until_ns}".encode()):
-        raise Outdated
+    said = f"{now_ns} {until_ns}".encode()
+    if not _is_table(table) or not _put(table, note, said):
+        raise Outdated  # it was moved, and what a creator has begun is in its place
     try:
         _move(store, found.location, aside, "drop", note)
-        _check_moved(store, table, found.location, aside, lambda: _is_another(store, aside, note))
+        _check_moved(store, table, found.location, aside, lambda: _is_another(store, aside, note, said))
     except (Outdated, StoreError) as error:
         if not isinstance(error, OutcomeUnknown):
             with suppress(StoreError):  # it tells of nothing
@@ -177,9 +183,19 @@ def _drop(catalog: Catalog, id: Id, grace_ns: int, purge: bool) -> Dropped:
     return record
 
 
-def _is_another(store: Store, aside: str, note: str) -> bool:
-    """Whether it was another directory that we have moved aside, and not one that was moved on since."""
-    return not store.exists(f"{aside}/{note}") and is_directory(store, aside)
+def _is_another(store: Store, aside: str, note: str, said: bytes) -> bool:
+    """Whether what we have moved aside is no table: what a creator has begun since. Another table of the name
+    gets the note: it is the one that was dropped.
+    """
+    if store.exists(f"{aside}/{note}") or not is_directory(store, aside):
+        return False  # else it was moved on since
+    table = store.at(aside)
+    return not (_is_table(table) and _first(table, STANDS) == STANDS and _put(table, note, said))
+
+
+def _first(table: Store, word: bytes) -> bytes:
+    """What the first version counts as that came into a directory while it was moved aside, once for all."""
+    return table.read(FIRST).to_pybytes() if _put(table, FIRST, word) else VOID
 
 
 def _put(table: Store, path: str, data: bytes) -> bool:
@@ -292,7 +308,7 @@ def _deregister(catalog: Catalog, id: Id) -> Found:
     try:
         marker = read_marker(table, DEREGISTERED)
         if marker is None:
-            return found  # a creation has shown it again
+            raise Outdated  # whoever moved the directory has said that it does not count
         is_here = read_marker(store.at(found.location), DEREGISTERED) == marker
         if _agreed(table, marker, STANDS if is_here else VOID) == STANDS:
             return found
@@ -321,7 +337,7 @@ def _rename(catalog: Catalog, id: Id, new_id: Id) -> Found:
     target = root_location(new_id[0])
     _check_free(catalog, target)
     table = store.at(found.location)
-    if not table.list_names(""):
+    if not _is_table(table):
         raise Outdated
     try:
         _move(store, found.location, target, "rename")
@@ -336,8 +352,11 @@ def _rename(catalog: Catalog, id: Id, new_id: Id) -> Found:
 
 def _is_remainder(store: Store, location: str) -> bool:
     """Whether a directory is there and no table: a creator took the name before the directory was moved."""
-    is_table = has_versions(store, location) or store.exists(f"{location}/{RESERVED}")
-    return not is_table and is_directory(store, location)
+    return not _is_table(store.at(location)) and is_directory(store, location)
+
+
+def _is_table(table: Store) -> bool:
+    return has_versions(table, "") or table.exists(RESERVED)
 
 
 def _check_free(catalog: Catalog, location: str) -> None:

@@ -136,7 +136,7 @@ class Caller:
 
     def _write(self, id: Id, content: int, mode: str) -> int | None:
         _, dataset = create_table(self.catalog, id, rows({content: content}), mode=mode)
-        with suppress(StoreError, VersionNotFound):  # purged meanwhile
+        with suppress(StoreError, VersionNotFound, CorruptFile):  # purged meanwhile
             return content_of(dataset) if mode == "exist_ok" else content
         return None
 
@@ -169,7 +169,8 @@ class Caller:
 
         def run() -> None:
             undrop_table(self.catalog, id)
-            with suppress(TableNotFound, StoreError, VersionNotFound):  # dropped again, or renamed
+            # It may have been dropped again by now, and purged, or renamed.
+            with suppress(TableNotFound, StoreError, VersionNotFound, CorruptFile):
                 seen.append(content_of(opened(self.catalog, id)))
 
         def step(shelf: Shelf) -> tuple[Shelf, Answer]:

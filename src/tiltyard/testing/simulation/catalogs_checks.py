@@ -170,6 +170,6 @@ def check_aside(world: World, dropped: Collection[str]) -> list[str]:
             continue
         files = [each.path for each in store.list(name)]
         if world.storm.struck:  # who died there may have left data, but no version
-            files = [each for each in files if "/_versions/" in each]
+            files = [each for each in files if each.endswith(".manifest")]
         wrong += [f"K4: {name} holds {files}, and no table"] if files else []
     return wrong
