@@ -42,6 +42,23 @@ def test_what_create_says_is_there_survives_every_crash() -> None:
         assert after_crash(made, *answers) == {"/lake/table/d/x": b"content"}
 
 
+def test_a_directory_that_others_made_anew_under_its_name_survives_too() -> None:
+    for answers in itertools.product((0, 1, 2), repeat=4):
+        made = World(ReplayedChoices(()), Settings())
+
+        def act() -> None:
+            root = made.store()  # noqa: B023
+            assert root.at("t").create("d/x", b"1") is Created.WON
+            assert root.move_dir("t", "aside") is Created.WON
+            made.port.mkdir("t", made.port.open_dir("/lake/table"))  # noqa: B023
+            assert root.at("t").create("d/x", b"2") is Created.WON
+
+        with made.installed():
+            made.calmly("a", act)
+        left = after_crash(made, *answers)
+        assert left == {"/lake/table/aside/d/x": b"1", "/lake/table/t/d/x": b"2"}, answers
+
+
 def test_unsynced_names_and_content_may_go() -> None:
     seen = set()
     for answers in itertools.product((0, 1, 2), repeat=4):

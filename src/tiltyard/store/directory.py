@@ -40,7 +40,7 @@ class Directory:
         self.durable = durable
         self._above = above  # the root that this one was reached from, and the path in it
         self._handle: int | None = None
-        self._settled: set[str] = set()
+        self._settled: dict[str, tuple[int, int] | None] = {}
         self._lost_sync = False
         if above is not None:
             # Now, so that a later rename of the roots above does not matter. A failure shows at the first
@@ -140,7 +140,7 @@ class Directory:
             self._make_below(above)
             with suppress(FileExistsError):
                 self.port.mkdir(directory, handle)
-        self._settled.discard(directory)  # it may have been there, synced and removed before
+        self._settled.pop(directory, None)  # it may have been there, synced and removed before
 
     # -- syncing ---------------------------------------------------------------------------------
 
@@ -193,13 +193,18 @@ class Directory:
             self.sync(above)
         elif self._above is not None:
             root, path = self._above
-            root.settle(path)
+            facts = self.port.fstat(self.handle())
+            ours = (facts.st_dev, facts.st_ino)
+            if root._settled.get(path) != ours:  # never settled, or moved away since, and made anew by others
+                root._settled.pop(path, None)
+                root.settle(path)
+                root._settled[path] = ours
         else:
             # The root's parent may not be ours to open; then its names are not ours to make either.
             with suppress(PermissionError):
                 self._sync_absolute(os.path.dirname(self.path))
             self._remember()
-        self._settled.add(directory)
+        self._settled[directory] = None
 
     def _remembered(self) -> bool:
         """Go on with what this process settled before at this path, if the same directory stands there."""
