@@ -340,6 +340,9 @@ class _Creation:
             catalog.store.sync_dir(joined(REGISTER, VERSIONS_DIR))
         dataset = self.source.write(catalog, store, mode)
         if catalog.settings.mode is Mode.V1:
+            if self._was_moved_away(found.location, dataset, store):
+                self._give_way(dataset, store)
+                return None
             return replace(found, declared_only=False), dataset
         look = partial(self._in_its_place, seen, found, dataset, store)
         return _after_the_fact(look, f"table {object_id(self.id)!r} was written")

@@ -211,7 +211,13 @@ class Caller:
         def run() -> int | None:
             dataset = opened(self.catalog, id)
             try:
-                return content_of(dataset)
+                content = content_of(dataset)
+                if self.catalog.settings.mode.has_register:
+                    return content
+                # Without a register it may have been renamed before it was read, and overwritten there.
+                with suppress(TableNotFound):
+                    return content if content_of(opened(self.catalog, id)) == content else None
+                return None
             except (CorruptFile, VersionNotFound):
                 if not self.ledger.purges:
                     raise
