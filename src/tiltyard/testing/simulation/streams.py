@@ -214,6 +214,18 @@ def make_table(world: World, *, automatic: bool) -> None:
     LanceDataset._made(open_latest(store, session)).initialize_mem_wal(unsharded=automatic)
 
 
+def bring_in(store: Store, session: Session) -> None:
+    """Compact what was published into the base. Raises what kept a shard from it."""
+    for problem in compact_streams(store, session).problems.values():
+        raise problem
+
+
+def clear_away(store: Store, session: Session) -> None:
+    """Collect what is older than `GRACE`. Raises what kept a shard from it."""
+    for problem in collect_streams(store, session, grace=GRACE).problems.values():
+        raise problem
+
+
 def state_of(table: Any) -> tuple[State, list[int]]:
     """Values by key of an Arrow table, and the keys that it has more than once."""
     found: State = {}
@@ -420,22 +432,12 @@ class Client:
 
     def compact(self) -> None:
         """Bring what was published into the base."""
-
-        def run(_: Operation) -> None:
-            for problem in compact_streams(self.store, self.session).problems.values():
-                raise problem
-
-        self._perform("compact", run)
+        self._perform("compact", lambda _: bring_in(self.store, self.session))
 
     def collect(self) -> None:
         """Delete what nobody needs, once it is old."""
         self.wait(AGE_SECONDS)
-
-        def run(_: Operation) -> None:
-            for problem in collect_streams(self.store, self.session, grace=GRACE).problems.values():
-                raise problem
-
-        self._perform("collect", run)
+        self._perform("collect", lambda _: clear_away(self.store, self.session))
 
     def clean(self) -> None:
         """Remove old versions of the base."""

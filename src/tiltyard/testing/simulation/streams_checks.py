@@ -67,7 +67,7 @@ def check_shard(world: World, ledger: Ledger, *, upkeep: bool) -> list[str]:
     wrong += _check_writes(archive, reading, ledger)
     wrong += _check_order(reading, ledger)
     if upkeep:
-        wrong += check_upkeep(world, ledger.pruned, archive, reading)
+        wrong += check_upkeep(world, archive, reading)
     if not wrong:
         wrong += _check_sstables(world.store(), world.session(), archive, log, upkeep)
     return wrong

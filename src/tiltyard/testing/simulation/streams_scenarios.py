@@ -34,8 +34,6 @@ from tiltyard.errors import (
 )
 from tiltyard.format.shard_manifest import ACTIVE, SEALED
 from tiltyard.memwal.capture import capture
-from tiltyard.memwal.collection import collect_streams
-from tiltyard.memwal.compaction import compact_streams
 from tiltyard.memwal.identity import streamed
 from tiltyard.memwal.lookup import Lookup
 from tiltyard.memwal.manifest import newest, update
@@ -48,7 +46,6 @@ from tiltyard.testing.simulation.explore import Scenario
 from tiltyard.testing.simulation.history import History, Outcome
 from tiltyard.testing.simulation.streams import (
     AGE_SECONDS,
-    GRACE,
     KEYS,
     MARK,
     SHARD,
@@ -58,6 +55,8 @@ from tiltyard.testing.simulation.streams import (
     Look,
     State,
     Write,
+    bring_in,
+    clear_away,
     make_table,
     rows,
     state_of,
@@ -304,15 +303,13 @@ def _tidy(world: World, state: State) -> None:
 def _maintain(world: World, state: State) -> None:
     """Bring everything into the base, and collect what is left behind."""
     store, session = world.store(), world.session()
-    for problem in compact_streams(store, session).problems.values():
-        raise problem
+    bring_in(store, session)
     _compare(world, session, state, "after a compaction")
     found, twice = state_of(LanceDataset._made(open_latest(store, session)).to_table())
     if found != state or twice:
         raise Behind(f"after a compaction the base has {found}, the log {state}")
     runtime.sleep(AGE_SECONDS)
-    for problem in collect_streams(store, session, grace=GRACE).problems.values():
-        raise problem
+    clear_away(store, session)
     _compare(world, world.session(), state, "after a collection")
 
 
