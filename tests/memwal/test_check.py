@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 import tiltyard.lance as lance
-from streamed import OTHER_SHARD, SHARD, digest, newest_manifest, rows, shard_dir, streamed
+from streamed import OTHER_SHARD, SHARD, digest, keys, newest_manifest, rows, shard_dir, streamed
 from tiltyard.errors import CorruptFile, InvalidInput
 from tiltyard.format.flags import recomputed
 from tiltyard.format.fragment import FragmentList
 from tiltyard.format.manifest import encode_manifest
 from tiltyard.format.shard_manifest import SEALED, encode_shard_manifest
 from tiltyard.memwal import layout
+from tiltyard.memwal import sstable as sstable_module
 from tiltyard.memwal.capture import capture
 from tiltyard.memwal.check import Finding, check_shards
 from tiltyard.memwal.entry import encode_sentinel
@@ -202,6 +203,26 @@ def test_rows_that_count_twice_and_rows_that_are_not_counted_are_told(path: Path
     whole = recomputed(replace(snapshot.manifest, fragments=bare), None)
     (sstable(path) / snapshot.location.path).write_bytes(b"".join(encode_manifest(whole, None)))
     assert deep(path) == ["several of its rows count for one key: its deletion file lacks some"]
+
+
+def test_rows_that_are_to_be_merged_are_compared_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key has two rows after a delete and a put: neither is one too many."""
+    dataset = streamed(tmp_path / "t", unsharded=True, merge_functions={"v": "sum", "s": "last"})
+
+    def published() -> None:
+        with ShardWriter.open(dataset, SHARD) as writer:
+            writer.put(rows([10, 11], 1.0))
+            writer.delete(keys([10]))
+            writer.put(rows([10, 11], 2.0))
+
+    published()
+    assert deep(tmp_path / "t") == []
+    monkeypatch.setattr(sstable_module, "_shortened", lambda rows, _: rows)
+    published()
+    (problem,) = deep(tmp_path / "t")
+    assert "several of its rows are to be merged for one key" in problem
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tiltyard.format.shard_manifest import ACTIVE, SEALED, ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.check_rows import sstable_problems
 from tiltyard.memwal.claim import INCARNATION
-from tiltyard.memwal.identity import LAST_SPEC
+from tiltyard.memwal.identity import LAST_SPEC, merge_functions
 from tiltyard.memwal.log_schema import LogSchema, log_schema, reconciled
 from tiltyard.memwal.manifest import newest
 from tiltyard.memwal.routing import is_drained
@@ -70,6 +70,7 @@ class _Check:
         self._id = shard_id
         self._base = base
         self._details = details
+        self._schema = log_schema(base.schema, merge_functions(base))
 
     def run(self) -> list[Finding]:
         return list(self._findings())
@@ -152,14 +153,13 @@ class _Check:
                     "its log",
                     f"has no entry at {shown}, but entries up to {above[-1]}: it cannot be opened; {REPAIR}",
                 )
-        schema = log_schema(self._base.schema)
         last = 0
         for position in above:
             about = f"log entry {position}"
             try:
                 entry = read_entry(self._shard, position)
                 for batch in entry.batches:
-                    reconciled(batch, schema, about)
+                    reconciled(batch, self._schema, about)
             except (TiltyardError, ObjectNotFound) as error:
                 yield self._damage(about, f"{error}; {REPAIR}, without its rows")
                 continue
@@ -188,12 +188,11 @@ class _Check:
             yield self._damage(
                 "its SSTables", f"have generations {generations}, up to {manifest.current_generation}"
             )
-        schema = log_schema(self._base.schema)
         for each in manifest.sstables:
             store = self._shard.at(each.path)
-            problems = list(missing_files(store, self._base, schema))
+            problems = list(missing_files(store, self._base, self._schema))
             if self._checksums and not problems:
-                problems += sstable_problems(store, each, schema)
+                problems += sstable_problems(store, each, self._schema)
             for problem in problems:
                 yield Finding(self._id, f"SSTable {each.path}", problem, is_damage=each.generation > mark)
         for name in self._shard.list_names(""):

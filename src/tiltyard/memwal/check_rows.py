@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
 
 from tiltyard.errors import CorruptFile, ObjectNotFound, TiltyardError, UnsupportedFeature
 from tiltyard.format.shard_manifest import SsTable
@@ -43,16 +44,19 @@ def sstable_problems(store: Store, fact: SsTable, schema: LogSchema) -> Iterator
             yield f"has {written} rows, the shard's manifest says {fact.physical_rows}"
         if schema.has_key:
             keys = level.keys()
-            yield from _doubled(keys)
+            yield from _doubled(keys, merges=schema.functions is not None)
             yield from _hidden_by_filter(level, keys)
             yield from _hidden_by_index(level, keys)
     except (TiltyardError, ObjectNotFound) as error:
         yield f"cannot be read: {error}"
 
 
-def _doubled(keys: Keys) -> Iterator[str]:
-    if KeyIndex(keys.columns).has_duplicates:
-        yield "several of its rows count for one key: its deletion file lacks some"
+def _doubled(keys: Keys, merges: bool) -> Iterator[str]:
+    if not merges:
+        if KeyIndex(keys.columns).has_duplicates:
+            yield "several of its rows count for one key: its deletion file lacks some"
+    elif KeyIndex([*keys.columns, pa.array(keys.deletes)]).has_duplicates:  # one may delete what was before
+        yield "several of its rows are to be merged for one key, or delete it: its writer merges them first"
 
 
 def _hidden_by_filter(level: SsTableLevel, keys: Keys) -> Iterator[str]:
