@@ -104,6 +104,7 @@ def test_shards_are_closed_opened_and_dropped(place: str, capsys: Any) -> None:
     assert {each["status"] for each in overview(capsys, place)["shards"]} == {"sealed", "active"}
     state = digest(Path(place))
     would = told(capsys, "shard", "drop", place, shard)
+    assert told(capsys, "shard", "drop", place, shard.replace("-", "").upper()) == would
     assert "published rows and 0 log entries are not in the table" in would
     assert "--yes drops it, with --discard-streamed" in would
     assert "would be lost" in told(capsys, "shard", "drop", place, shard, "--yes", status=1)
@@ -112,7 +113,10 @@ def test_shards_are_closed_opened_and_dropped(place: str, capsys: Any) -> None:
     assert digest(Path(place)) == state
     assert "are lost" in told(capsys, "shard", "drop", place, shard, "--yes", "--discard-streamed")
     assert 0 < len(rows(place)) < len(before)
-    assert "has no shard" in told(capsys, "shard", "drop", place, other[::-1], status=1)
+    unknown = other[:-4] + "0000"
+    for yes in ((), ("--yes",)):
+        assert f"has no shard {unknown}" in told(capsys, "shard", "drop", place, unknown, *yes, status=1)
+        assert "Invalid shard_id" in told(capsys, "shard", "drop", place, other[::-1], *yes, status=1)
 
 
 def test_the_sharding_is_revised_and_resumed(place: str, capsys: Any) -> None:
@@ -171,3 +175,19 @@ def test_changes_are_followed_from_where_a_tail_ended(place: str, capsys: Any) -
     ]
     assert "or a JSON object, found '{'" in told(capsys, "shard", "tail", place, "--after", "{", status=1)
     assert "after" in told(capsys, "shard", "tail", place, "--after", "now", status=1)
+
+
+def test_changes_that_are_to_be_merged_are_shown_as_they_were_put(tmp_path: Path, capsys: Any) -> None:
+    table = ty.connect(tmp_path).create_table("t", {"id": [0], "v": [0]}, key="id")
+    with table.stream(merge={"v": "sum"}) as stream:
+        stream.put({"id": [1, 1], "v": [2, 3]})
+        stream.delete(1)
+    place = str(tmp_path / "t.lance")
+    lines = told(capsys, "shard", "tail", place).splitlines()[:2]
+    assert [line.partition(": ")[2] for line in lines] == ["2 rows to be merged", "1 row to be merged"]
+    assert main(["shard", "tail", place, "--json"]) == 0
+    changes = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["rows"] for each in changes] == [
+        [{"id": 1, "v": 2, "_tombstone": False}, {"id": 1, "v": 3, "_tombstone": False}],
+        [{"id": 1, "v": None, "_tombstone": True}],
+    ]

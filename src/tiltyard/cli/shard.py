@@ -155,9 +155,13 @@ def _drop(found: LanceDataset, arguments: argparse.Namespace) -> int:
     if arguments.yes:
         print(found.drop_shard(arguments.shard, discard_streamed=arguments.discard_streamed))
         return 0
-    facts = {each.shard_id: each for each in found.mem_wal_shards()}.get(arguments.shard.lower())
+    from tiltyard.memwal.layout import parse_shard_id
+    from tiltyard.memwal.owner import no_shard
+
+    shard_id = parse_shard_id(arguments.shard)
+    facts = {each.shard_id: each for each in found.mem_wal_shards()}.get(shard_id)
     if facts is None:
-        raise InvalidInput(f"{found.uri} has no shard {arguments.shard}")
+        raise no_shard(found._snapshot, shard_id)
     entries = "1 log entry" if facts.log_entries == 1 else f"{facts.log_entries:,} log entries"
     told = f"{counted(facts.waiting_rows, 'published row')} and {entries}"
     print(f"shard {facts.shard_id} ({facts.status}): {told} are not in the table")
@@ -210,16 +214,19 @@ def _tail(arguments: argparse.Namespace) -> int:
 
 
 def _line(change: Change) -> str:
-    put, gone = change.upserts.num_rows, change.deletes.num_rows if change.key else 0
-    return f"{change.shard_id} {change.position} (epoch {change.epoch}): {put} put, {gone} deleted"
+    if change.merges:
+        told = f"{counted(change.rows.num_rows, 'row')} to be merged"
+    else:
+        gone = change.deletes.num_rows if change.key else 0
+        told = f"{change.upserts.num_rows} put, {gone} deleted"
+    return f"{change.shard_id} {change.position} (epoch {change.epoch}): {told}"
 
 
 def _changed(change: Change) -> str:
-    told = {
-        "shard": change.shard_id,
-        "position": change.position,
-        "epoch": change.epoch,
-        "put": change.upserts.to_pylist(),
-        "deleted": change.deletes.to_pylist() if change.key else [],
-    }
+    told: dict[str, Any] = {"shard": change.shard_id, "position": change.position, "epoch": change.epoch}
+    if change.merges:
+        told["rows"] = change.rows.to_pylist()
+    else:
+        told["put"] = change.upserts.to_pylist()
+        told["deleted"] = change.deletes.to_pylist() if change.key else []
     return json.dumps(told, default=str)
