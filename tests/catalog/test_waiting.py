@@ -297,6 +297,27 @@ def test_whoever_may_not_ask_waits_for_its_turn(root: str, monkeypatch: pytest.M
     assert version(root) == before + 1
 
 
+def test_whoever_may_not_read_the_answer_finds_out_what_was_done(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server is another user, whose files are its own."""
+    asker = Asker(root, makes("a"))
+    store = asker._catalog._table.store
+    refusal = StoreError("not yours")
+    refusal.errno = errno.EACCES
+
+    def refuse(path: str, *args: Any) -> Any:
+        if path.endswith(ANSWER):
+            raise refusal
+        return type(store).read(store, path, *args)
+
+    monkeypatch.setattr(store, "read", refuse)
+    before = version(root)
+    fresh(root).mutate(serving(asker))
+    assert asker.end() == ("a",)
+    assert version(root) == before + 1
+
+
 def put(root: str, uuid: str, **facts: Any) -> None:
     directory = f"{root}/{REGISTER}/{WAITING_DIR}"
     os.makedirs(directory, exist_ok=True)

@@ -120,11 +120,13 @@ class Request:
 
     def wait(self, turn: ExitStack) -> Fate:
         """Ask, and wait until it was done, or our turn has come, which `turn` holds then."""
+        is_there = False
         try:
             self._store.write_hint(self._path, self._data)
+            is_there = True
             return self._wait(turn)
         except StoreError as error:
-            if error.errno in REFUSALS:
+            if error.errno in REFUSALS and not is_there:
                 return Fate.REFUSED
             turn.close()
             return Fate.ALONE if self._withdraw() else Fate.DOUBT
