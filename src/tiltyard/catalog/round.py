@@ -330,7 +330,7 @@ class _Round:
         register = table.newest()
         if register.snapshot is None:
             if self.doubt is not None:
-                raise self.doubt.unknown(None)
+                raise self.doubt.unknown("the register was removed")
             draft = self._drafted(register)
             if not draft.is_changed:
                 return True

@@ -193,26 +193,24 @@ class Request:
         snapshot = register.snapshot
         assert snapshot is not None
         naming = snapshot.location.naming
-        cause: BaseException | None = None
-        if register.version - self._since <= MAX_SEARCHED:
-            try:
-                for version in range(register.version, self._since, -1):
-                    path = names.manifest_path(version, naming)
-                    location = VersionLocation(version, path, naming)
-                    theirs = read_transaction(self._store, self._table.session, location)
-                    if theirs is not None and carries(theirs, self._uuid):
-                        return True
-                self._since = register.version
-                return False
-            except (StoreError, ObjectNotFound) as error:
-                cause = error
-        raise self.unknown(cause) from cause
+        if register.version - self._since > MAX_SEARCHED:
+            raise self.unknown(f"{register.version - self._since} versions were made since")
+        try:
+            for version in range(register.version, self._since, -1):
+                location = VersionLocation(version, names.manifest_path(version, naming), naming)
+                theirs = read_transaction(self._store, self._table.session, location)
+                if theirs is not None and carries(theirs, self._uuid):
+                    return True
+        except StoreError as error:
+            raise self.unknown(error) from error
+        self._since = register.version
+        return False
 
-    def unknown(self, cause: BaseException | None) -> OutcomeUnknown:
+    def unknown(self, why: BaseException | str) -> OutcomeUnknown:
         """The error for a doubt that cannot be ended."""
         return OutcomeUnknown(
             f"another process was to put {self.new.row.object_id!r} into the catalog at "
-            f"{self._table.root.uri}, and whether it did could not be found out ({cause}): look again "
+            f"{self._table.root.uri}, and whether it did could not be found out ({why}): look again "
             "whether it is there",
             uuid=self._uuid,
         )
@@ -225,7 +223,7 @@ def request(table: RegisterTable, new: NewRow) -> Request | None:
         if store.dir_stat(names.VERSIONS_DIR) is None:
             return None  # it is not known to show every process the same files at once
         since = table.version_of_late()
-    except (StoreError, ObjectNotFound):
+    except StoreError:
         return None
     data = _encoded(new, table.root.durable)
     return None if not since or data is None else Request(table, new, since, data)
@@ -282,8 +280,7 @@ class Served:
 
     def __init__(self, table: RegisterTable) -> None:
         self._table = table
-        self._taken: dict[str, NewRow] = {}
-        self._taken_at: dict[str, float] = {}
+        self._taken: dict[str, tuple[NewRow, float]] = {}
 
     def __len__(self) -> int:
         return len(self._taken)
@@ -297,19 +294,19 @@ class Served:
         """Put the rows into a draft of the version after one that was looked at before; those that cannot be
         put are given back. `more`: take over what is asked for by now.
         """
-        for uuid in self.uuids:
-            if self._is_withdrawn(uuid):
+        for uuid, (_, taken_at) in list(self._taken.items()):
+            if self._is_withdrawn(uuid, taken_at):
                 del self._taken[uuid]
         if more:
             self._take_over()
-        for uuid, new in list(self._taken.items()):
+        for uuid, (new, _) in list(self._taken.items()):
             try:
                 draft.attempt(partial(_put, new, self._table.root))
             except TiltyardError:
                 self._give(uuid, NO)
 
-    def _is_withdrawn(self, uuid: str) -> bool:
-        if runtime.monotonic() - self._taken_at[uuid] > MAX_TAKEN_SECONDS:
+    def _is_withdrawn(self, uuid: str, taken_at: float) -> bool:
+        if runtime.monotonic() - taken_at > MAX_TAKEN_SECONDS:
             return True
         try:
             return self._table.store.exists(f"{WAITING_DIR}/{uuid}{WITHDRAWN}")
@@ -327,8 +324,8 @@ class Served:
             try:
                 new = _decoded(store.read(path).to_pybytes(), self._table.root.durable)
                 if new is not None and store.delete(path):
-                    self._taken[uuid], self._taken_at[uuid] = new, now
-            except (StoreError, ObjectNotFound):
+                    self._taken[uuid] = new, now
+            except StoreError:
                 continue  # if it was removed, its author finds out that nobody has made it
 
     def done(self) -> None:
