@@ -41,9 +41,9 @@ from tiltyard.catalog.found import (
     MAX_DIRECTORY_BYTES,
     Found,
     find_or_none,
+    find_table,
     has_versions,
     is_directory,
-    no_table,
 )
 from tiltyard.catalog.markers import DEREGISTERED, RESERVED, nonce_of, put_marker, read_marker, remove_marker
 from tiltyard.catalog.names import Id, location_uri, root_location
@@ -70,7 +70,7 @@ NOTE = "drop-"
 STANDS, VOID = b"stands", b"void"
 
 FIRST = f"{moves.PRIVATE}/first"
-"""Whether a directory that was moved aside before it was a table is one."""
+"""Whether the first version counts that came into a directory while it was moved aside."""
 
 _ASIDE = re.compile(r"([0-9a-f]{8})_(dropped|purged)_(.+)", re.ASCII | re.DOTALL)
 
@@ -133,7 +133,7 @@ def was_moved_away(catalog: Catalog, location: str, manifest: str, table: Store)
     visible = (name for name in store.list_names("") if moves.is_visible(name))
     if any(_holds(store, name, manifest, table) for name in visible):
         return False
-    return _first(table, VOID) == VOID  # else who has moved it counts it as the table that was dropped
+    return _said(table, FIRST, VOID) == VOID  # else who has moved it counts it as the table that was dropped
 
 
 def _holds(store: Store, location: str, path: str, table: Store) -> bool:
@@ -153,11 +153,8 @@ def drop_table(catalog: Catalog, id: Id, grace_ns: int, *, purge: bool = False) 
 
 def _drop(catalog: Catalog, id: Id, grace_ns: int, purge: bool) -> Dropped:
     """One plan of a drop. Raises Outdated where others moved the directory."""
-    catalog.follow()
+    found = find_table(catalog, id)
     store = catalog.store
-    found = find_or_none(catalog, absent(), id)
-    if found is None:
-        raise no_table(catalog, absent(), id)
     now_ns = store.now_ns()
     until_ns = now_ns if purge else now_ns + grace_ns
     record = Dropped(str(runtime.uuid4()), id[0], found.location, now_ns, until_ns, home=found.location)
@@ -190,12 +187,14 @@ def _is_another(store: Store, aside: str, note: str, said: bytes) -> bool:
     if store.exists(f"{aside}/{note}") or not is_directory(store, aside):
         return False  # else it was moved on since
     table = store.at(aside)
-    return not (_is_table(table) and _first(table, STANDS) == STANDS and _put(table, note, said))
+    return not (_is_table(table) and _said(table, FIRST, STANDS) == STANDS and _put(table, note, said))
 
 
-def _first(table: Store, word: bytes) -> bytes:
-    """What the first version counts as that came into a directory while it was moved aside, once for all."""
-    return table.read(FIRST).to_pybytes() if _put(table, FIRST, word) else VOID
+def _said(table: Store, path: str, word: bytes) -> bytes:
+    """What a file of ours says, once for all: `word`, or what another one said before. VOID where the
+    directory was removed.
+    """
+    return table.read(path).to_pybytes() if _put(table, path, word) else VOID
 
 
 def _put(table: Store, path: str, data: bytes) -> bool:
@@ -275,10 +274,7 @@ def _agreed(table: Store, marker: bytes, word: bytes) -> bytes:
     nonce = nonce_of(marker)
     if nonce is None:
         return STANDS  # of another program, which asks nobody
-    path = f"{moves.PRIVATE}/hidden-by-{nonce}"
-    if not _put(table, path, word):
-        return VOID
-    return table.read(path).to_pybytes()
+    return _said(table, f"{moves.PRIVATE}/hidden-by-{nonce}", word)
 
 
 def deregister_table(catalog: Catalog, id: Id) -> Found:
@@ -287,11 +283,8 @@ def deregister_table(catalog: Catalog, id: Id) -> Found:
 
 
 def _deregister(catalog: Catalog, id: Id) -> Found:
-    catalog.follow()
+    found = find_table(catalog, id)
     store = catalog.store
-    found = find_or_none(catalog, absent(), id)
-    if found is None:
-        raise no_table(catalog, absent(), id)
     table = store.at(found.location)
     if not table.list_names(""):
         raise Outdated
@@ -327,11 +320,8 @@ def rename_table(catalog: Catalog, id: Id, new_id: Id) -> Found:
 
 
 def _rename(catalog: Catalog, id: Id, new_id: Id) -> Found:
-    catalog.follow()
+    found = find_table(catalog, id)
     store = catalog.store
-    found = find_or_none(catalog, absent(), id)
-    if found is None:
-        raise no_table(catalog, absent(), id)
     if find_or_none(catalog, absent(), new_id) is not None:
         raise TableAlreadyExists(f"table {new_id[0]!r} exists already in {store.uri}")
     target = root_location(new_id[0])
