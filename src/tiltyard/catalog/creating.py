@@ -351,18 +351,16 @@ class _Creation:
         self, seen: Look, found: Found, dataset: LanceDataset, store: Store
     ) -> tuple[Found, LanceDataset] | None:
         """The table that we wrote a version of, as the register has it now; None where it had left before."""
-        by_name = len(self.id) == 1 and found.location == root_location(self.id[0])
-        if found.row is None or (by_name and self._has_left(found)):
+        if found.row is None:
             return self._with_row(seen, dataset, store)
-        if self._has_left(found) and self._is_stray(found, dataset, store):
-            self._give_way(dataset, store, found.location)
-            return None
-        return replace(found, declared_only=False), dataset
-
-    def _has_left(self, found: Found) -> bool:
-        """Whether a table of a row was dropped, renamed or moved since it was looked at."""
         now = table_row(self.catalog.register(), self.id)
-        return now is None or found.row is None or now.location != found.row.location
+        if now is None or now.location != found.row.location:  # dropped, renamed or moved since the look
+            if len(self.id) == 1 and found.location == root_location(self.id[0]):
+                return self._with_row(seen, dataset, store)
+            if self._is_stray(found, dataset, store):
+                self._give_way(dataset, store, found.location)
+                return None
+        return replace(found, declared_only=False), dataset
 
     def _is_stray(self, found: Found, dataset: LanceDataset, store: Store) -> bool:
         """Whether the version that we wrote is alone in a directory that nothing names: the table had left,
