@@ -3,8 +3,7 @@
 It saves work and makes commits fair; safety never depends on it. Two locks: the *line*, on the table's own
 directory, and the *turn*, on `_versions`. Whoever is at the head of the line, and only that one, looks for
 the turn often; whoever has just had the turn must go to the end of the line. Since a hand-over costs a look
-at what the others have done, a process may take the turn again for `AGAIN_SECONDS` without
-queueing.
+at what the others have done, a process may take the turn again for `AGAIN_SECONDS` without queueing.
 
 Whoever holds a lock may have stalled. Only holders of the turn write the hint: while that rises there is
 progress, and going on without a turn would waste work of theirs and ours. Else one short wait is all, and the
