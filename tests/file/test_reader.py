@@ -10,12 +10,10 @@ import pyarrow as pa
 import pytest
 
 from peer import Peer
-from tables_alike import difference
+from reading import agrees, read, reader_of
 from tiltyard.errors import BatchTooLarge, CorruptFile, RowOutOfRange, UnsupportedFeature
-from tiltyard.file import FileReader, open_file
+from tiltyard.file import open_file
 from tiltyard.format.schema import Schema
-from tiltyard.kernels import decode as kernels
-from tiltyard.kernels.reference import decode as reference
 from tiltyard.session import Limits, Session
 from tiltyard.store import open_store
 from typematrix import Entry, entries
@@ -43,52 +41,9 @@ def write(
     peer(WRITE, path=str(path), table=table, version=version, rows=rows, options=options)
 
 
-def reader_of(path: Path, session: Session | None = None) -> FileReader:
-    return open_file(open_store(str(path.parent)), path.name, session=session or Session())
-
-
 def column(name: str, values: Any, kind: Any = None, **hints: str) -> pa.Table:
     made = values if isinstance(values, pa.Array) else pa.array(values, kind)
     return pa.table([made], schema=pa.schema([pa.field(name, made.type, metadata=hints or None)]))
-
-
-def read(reader: FileReader, rows: Any = slice(None)) -> pa.Table:
-    arrays = reader.read(reader.schema.fields, None, rows)
-    for array in arrays:
-        array.validate(full=True)
-    return pa.Table.from_arrays(arrays, names=reader.schema.names)
-
-
-def unlike(found: pa.Table, table: pa.Table) -> str:
-    """What differs; dictionaries inside lists by value, since pages may have dictionaries of their own."""
-    if "dictionary" in str(table.schema) and found.schema.types == table.schema.types:
-        return "" if found.to_pylist() == table.to_pylist() else "values"
-    return difference(found, table)
-
-
-def agrees(reader: FileReader, table: pa.Table) -> None:
-    """Whole, in ranges, and in takes of any order with duplicates."""
-    n = table.num_rows
-    table = table.combine_chunks()
-    assert not unlike(read(reader), table)
-    if not n:
-        return
-    for start, stop in ((0, 1), (n // 3, n // 2), (n - 1, n), (min(5, n), min(6, n)), (n, n)):
-        assert not unlike(read(reader, slice(start, stop)), table.slice(start, stop - start)), (
-            start,
-            stop,
-        )
-    rows = np.random.default_rng(n).integers(0, n, 40)
-    assert not unlike(read(reader, rows), table.take(pa.array(rows)))
-
-
-@pytest.fixture(params=["compiled", "reference"])
-def kernel_form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both forms of the kernels."""
-    if request.param == "reference":
-        for name in reference.__all__:
-            monkeypatch.setattr(kernels, name, getattr(reference, name))
-    return str(request.param)
 
 
 SAMPLE = [entry for entry in entries() if entry.sampled]

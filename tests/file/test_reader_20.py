@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import reading
 from fastlanes import pack
 from old_file import (
     READ,
@@ -28,15 +29,12 @@ from old_file import (
     write_old,
 )
 from peer import Peer
+from reading import read, reader_of
 from tables_alike import difference
 from tiltyard.errors import BatchTooLarge, CorruptFile, TiltyardError, UnsupportedFeature
-from tiltyard.file import FileReader, open_file
 from tiltyard.file.v20.reader import FileReader20
 from tiltyard.format.protos import encodings20_pb2 as pb
-from tiltyard.kernels import decode as kernels
-from tiltyard.kernels.reference import decode as reference
 from tiltyard.session import Limits, Session
-from tiltyard.store import open_store
 from typematrix import Entry, entries
 
 #: Entries of the matrix in which a struct is null: 2.0 has no place for that.
@@ -62,45 +60,11 @@ MATRIX = [
 ]
 
 
-def reader_of(path: Path, session: Session | None = None) -> FileReader:
-    return open_file(open_store(str(path.parent)), path.name, session=session or Session())
-
-
-def read(reader: FileReader, rows: Any = slice(None)) -> pa.Table:
-    arrays = reader.read(reader.schema.fields, None, rows)
-    for array in arrays:
-        array.validate(full=True)
-        assert array.offset == 0
-    return pa.Table.from_arrays(arrays, names=reader.schema.names)
-
-
-def unlike(found: pa.Table, table: pa.Table) -> str:
-    """What differs; dictionaries inside lists by value, since nulls may be items or none."""
-    if "dictionary" in str(table.schema) and found.schema.types == table.schema.types:
-        return "" if found.to_pylist() == table.to_pylist() else "values"
-    return difference(found, table)
-
-
 def agrees(path: Path, table: pa.Table) -> None:
     """Whole, in ranges, and in takes of any order with duplicates."""
     reader = reader_of(path)
     assert isinstance(reader, FileReader20)
-    n = table.num_rows
-    table = table.combine_chunks()
-    assert not unlike(read(reader), table)
-    rows = np.random.default_rng(n).integers(0, n, 40) if n else np.empty(0, np.int64)
-    assert not unlike(read(reader, rows), table.take(pa.array(rows)))
-    for start, stop in ((0, 1), (n // 3, n // 2), (n - 1, n), (min(5, n), min(6, n)), (n, n)) if n else ():
-        assert not unlike(read(reader, slice(start, stop)), table.slice(start, stop - start)), (start, stop)
-
-
-@pytest.fixture(params=["compiled", "reference"])
-def kernel_form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both forms of the kernels."""
-    if request.param == "reference":
-        for name in reference.__all__:
-            monkeypatch.setattr(kernels, name, getattr(reference, name))
-    return str(request.param)
+    reading.agrees(reader, table)
 
 
 # -- what the official writer makes ---------------------------------------------------------------

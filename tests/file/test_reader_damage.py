@@ -14,8 +14,6 @@ import pytest
 from peer import Peer
 from tiltyard.errors import TiltyardError
 from tiltyard.file import read_file
-from tiltyard.kernels import decode as kernels
-from tiltyard.kernels.reference import decode as reference
 from tiltyard.session import Session
 
 DAMAGES = 60
@@ -90,19 +88,13 @@ def read_all(data: bytes) -> None:
     reader.verify()
 
 
-@pytest.mark.parametrize("form", ["compiled", "reference"])
 @pytest.mark.parametrize("name", VICTIMS)
-def test_random_damage(
-    name: str, form: str, peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if form == "reference":
-        for each in reference.__all__:
-            monkeypatch.setattr(kernels, each, getattr(reference, each))
+def test_random_damage(name: str, kernel_form: str, peer: Peer, tmp_path: Path) -> None:
     for version in ("2.2",) if name == "maps" else ("2.1", "2.2") if name == "structs" else VERSIONS:
         path = tmp_path / f"{version}.lance"
         peer(WRITE, path=str(path), table=VICTIMS[name], version=version)
         data = path.read_bytes()
         rng = random.Random(f"{name} {version}")
-        for _ in range(DAMAGES if form == "compiled" else DAMAGES // 4):
+        for _ in range(DAMAGES if kernel_form == "compiled" else DAMAGES // 4):
             with suppress(TiltyardError):  # what is allowed; anything else fails the test
                 read_all(damaged(data, rng))
