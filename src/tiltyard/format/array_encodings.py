@@ -14,8 +14,8 @@ from typing import Any
 
 from tiltyard.errors import CorruptFile, UnsupportedFeature
 from tiltyard.format import wire
+from tiltyard.format.layouts import page_encoding
 from tiltyard.format.protos import encodings20_pb2 as pb
-from tiltyard.format.protos import file_pb2
 
 ENCODING_CACHE_ENTRIES = 4096
 ARRAY_ENCODING = "lance.encodings.ArrayEncoding"
@@ -159,16 +159,8 @@ def decode_array_encoding(data: bytes) -> ArrayEncoding:
     """The encoding in a page's metadata. Raises `UnsupportedFeature` for unknown members, `CorruptFile` for
     nonsense.
     """
-    typed = wire.parse(file_pb2.TypedBytes, data, "", "page encoding")
-    url = typed.type_url
-    if "/" not in url:
-        raise CorruptFile(f"the type of a page encoding must contain a slash, found {url!r}")
-    name = url.rpartition("/")[2]
-    if name != ARRAY_ENCODING:
-        raise UnsupportedFeature(
-            f"page encoding {name!r} is not supported; expected {ARRAY_ENCODING!r} in a file of version 2.0"
-        )
-    return _decode(wire.parse(pb.ArrayEncoding, typed.value, "", "array encoding"))
+    value = page_encoding(data, ARRAY_ENCODING, "files of version 2.0")
+    return _decode(wire.parse(pb.ArrayEncoding, value, "", "array encoding"))
 
 
 def _decode(message: Any) -> ArrayEncoding:  # protobuf bounds how deep messages nest

@@ -217,16 +217,23 @@ def decode_layout(data: bytes) -> PageLayout:
     """The layout in a page's metadata. Raises `UnsupportedFeature` for unknown members, `CorruptFile` for
     nonsense.
     """
+    value = page_encoding(data, PAGE_LAYOUT_URL[1:], "files of versions 2.1 and 2.2")
+    return _layout(wire.parse(pb.PageLayout, value, "", "page layout"))
+
+
+def page_encoding(data: bytes, name: str, files: str) -> bytes:
+    """The message in a page's metadata, which must be of type `name` in such files. Raises `CorruptFile`,
+    `UnsupportedFeature`.
+    """
     typed = wire.parse(file_pb2.TypedBytes, data, "", "page encoding")
     url = typed.type_url
     if "/" not in url:
         raise CorruptFile(f"the type of a page encoding must contain a slash, found {url!r}")
-    name = url.rpartition("/")[2]
-    if name != PAGE_LAYOUT_URL[1:]:
-        raise UnsupportedFeature(
-            f"page encoding {name!r} is not supported; expected {PAGE_LAYOUT_URL[1:]!r} (files 2.1 and 2.2)"
-        )
-    return _layout(wire.parse(pb.PageLayout, typed.value, "", "page layout"))
+    found = url.rpartition("/")[2]
+    if found != name:
+        raise UnsupportedFeature(f"page encoding {found!r} is not supported; expected {name!r} in {files}")
+    value: bytes = typed.value
+    return value
 
 
 def _layout(message: Any) -> PageLayout:
