@@ -34,6 +34,7 @@ from tables_alike import difference
 from tiltyard.errors import BatchTooLarge, CorruptFile, TiltyardError, UnsupportedFeature
 from tiltyard.file.v20.reader import FileReader20
 from tiltyard.format.protos import encodings20_pb2 as pb
+from tiltyard.format.schema import Schema
 from tiltyard.session import Limits, Session
 from typematrix import Entry, entries
 
@@ -322,6 +323,18 @@ def test_dictionaries_of_pages_become_one(peer: Peer, tmp_path: Path) -> None:
     assert read(reader, slice(0, 100))["d"].to_pylist() == table["d"].to_pylist()[:100]
     with pytest.raises(BatchTooLarge, match=r"int8 can number.*fewer rows"):  # scans go on in halves
         read(reader)
+
+
+def test_the_columns_of_a_wide_file_are_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each column is checked against the file's own schema; its columns must not be listed for each anew."""
+    schema = pa.schema([(f"c{i}", pa.int32()) for i in range(50)])
+    path = old_file(tmp_path / "f.lance", schema, 1, [[Page(1, flat(32), [bytes(4)])]] * 50)
+    reader = reader_of(path)
+    listed = []
+    whole = Schema.columns
+    monkeypatch.setattr(Schema, "columns", lambda *given: listed.append(1) or whole(*given))
+    assert read(reader).num_columns == 50
+    assert len(listed) <= 2
 
 
 # -- refusals --------------------------------------------------------------------------------------

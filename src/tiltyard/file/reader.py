@@ -26,7 +26,7 @@ from tiltyard.file.direct import Direct, WordFilter, read_among, read_within
 from tiltyard.file.together import can_join
 from tiltyard.file.values import Leaf, LeafReader, type_facts
 from tiltyard.file.verify import verify_checksums
-from tiltyard.format.container import FileTail, FileVersion, parse_tail
+from tiltyard.format.container import ColumnPages, FileTail, FileVersion, parse_tail
 from tiltyard.format.schema import Field, Schema, column_type
 from tiltyard.session import Session, default_session
 from tiltyard.store.protocol import MIN_MAP_BYTES, Store
@@ -300,27 +300,31 @@ class FileReader:
         key = (column, field.logical_type, above)
         found = self._leaves.get(key)
         if found is None or found.type != field.arrow_type:
-            if not 0 <= column < len(self._tail.columns):
-                raise CorruptFile(
-                    f"field {field.name!r} is said to be in column {column} of {len(self._tail.columns)}"
-                )
-            self._check_type(column, field)
-            arrow = field.arrow_type
-            layers = _layers(above)
-            pages = self._tail.columns[column]
-            try:
+            arrow, layers = field.arrow_type, _layers(above)
+
+            def leaf(pages: ColumnPages) -> LeafReader:
                 table = ColumnTable(self._source, pages, layers, type_facts(arrow).bits)
-                found = LeafReader(field.name, arrow, table, self._buffer)
-            except UnsupportedFeature as error:
-                raise UnsupportedFeature(f"column {field.name!r}: {error}") from error
-            except (CorruptFile, ValueError) as error:
-                raise CorruptFile(f"column {field.name!r}: {error}") from error
-            self._leaves[key] = found
+                return LeafReader(field.name, arrow, table, self._buffer)
+
+            found = self._leaves[key] = self._opened(column, field, leaf)
         return found
+
+    def _opened(self, column: int, field: Field, make: Callable[[ColumnPages], T]) -> T:
+        """What `make` makes of the column that a field is said to be in; errors name the field."""
+        columns = self._tail.columns
+        if not 0 <= column < len(columns):
+            raise CorruptFile(f"field {field.name!r} is said to be in column {column} of {len(columns)}")
+        self._check_type(column, field)
+        try:
+            return make(columns[column])
+        except UnsupportedFeature as error:
+            raise UnsupportedFeature(f"column {field.name!r}: {error}") from error
+        except (CorruptFile, ValueError) as error:
+            raise CorruptFile(f"column {field.name!r}: {error}") from error
 
     def _check_type(self, column: int, field: Field) -> None:
         """Raise `CorruptFile` unless the file's own schema has the field's type in this column."""
-        known = self.schema.column_types
+        known = self.schema.column_types(self.version)
         if len(known) != len(self._tail.columns) or field.is_blob:
             return  # a writer of later versions; what blobs are is said by the table alone
         wanted = column_type(field)

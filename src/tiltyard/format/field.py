@@ -127,9 +127,9 @@ def _position(metadata: Mapping[str, str], key: str, column: str) -> int:
     return int(text)
 
 
-def column_type(leaf: Field) -> tuple[str, ...]:
-    """The logical types in the column that a leaf owns: one, or those of a packed struct, in pre-order."""
-    return tuple([each.logical_type for each in leaf.walk()])
+def column_type(owner: Field) -> tuple[str, ...]:
+    """The logical types in the column that a field owns: one, or those of a packed struct, in pre-order."""
+    return tuple([each.logical_type for each in owner.walk()]) if owner.is_leaf else (owner.logical_type,)
 
 
 def headers_and_leaves(each: Field, found: list[Field]) -> None:

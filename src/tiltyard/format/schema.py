@@ -56,14 +56,15 @@ class Schema:
         """The fields that own columns in files of version 2.1 and later, in column order."""
         return [leaf for each in self.fields for leaf in each.leaves()]
 
-    @property
-    def column_types(self) -> tuple[tuple[str, ...], ...]:
-        """Per column of files of version 2.1 and later the logical types in it: one, or those of a packed
-        struct. Made once.
+    def column_types(self, version: FileVersion) -> tuple[tuple[str, ...], ...]:
+        """Per column of a file of `version` the logical types in it: one, or those of a packed struct. Made
+        once.
         """
         if self._column_types is None:
-            object.__setattr__(self, "_column_types", tuple(map(column_type, self.leaves())))
-        found: tuple[tuple[str, ...], ...] = self._column_types
+            object.__setattr__(self, "_column_types", {})
+        found: tuple[tuple[str, ...], ...] | None = self._column_types.get(version)
+        if found is None:
+            found = self._column_types[version] = tuple(map(column_type, self.columns(version)))
         return found
 
     def has_column(self, name: str) -> bool:

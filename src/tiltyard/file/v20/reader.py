@@ -13,14 +13,13 @@ from operator import is_
 from typing import Any, TypeVar
 
 from tiltyard import runtime
-from tiltyard.errors import CorruptFile, UnsupportedFeature
 from tiltyard.file.column import Rows
 from tiltyard.file.reader import MAX_PLANS, FileReader
 from tiltyard.file.v20.columns import Column
 from tiltyard.file.v20.tree import Node, Planner
 from tiltyard.file.values import LeafReader
-from tiltyard.format.container import FileTail
-from tiltyard.format.schema import Field, column_type
+from tiltyard.format.container import ColumnPages, FileTail
+from tiltyard.format.schema import Field
 from tiltyard.session import Session
 
 T = TypeVar("T")
@@ -35,7 +34,7 @@ class FileReader20(FileReader):
     def __init__(self, buffer: Any, path: str, session: Session, tail: FileTail) -> None:
         super().__init__(buffer, path, session, tail)
         self._known: list[tuple[tuple[Field, ...], Any, list[Node]]] = []
-        self._opened: dict[Any, Column] = {}
+        self._columns_open: dict[Any, Column] = {}
 
     def whole(
         self, fields: Sequence[Field], columns: Mapping[int, int] | None
@@ -67,34 +66,11 @@ class FileReader20(FileReader):
 
     def _open_column(self, number: int, field: Field, kind: type[Column]) -> Column:
         key = (number, field.logical_type, kind)
-        found = self._opened.get(key)
+        found = self._columns_open.get(key)
         if found is None or found.type != field.arrow_type:
-            columns = self._tail.columns
-            if not 0 <= number < len(columns):
-                raise CorruptFile(f"field {field.name!r} is said to be in column {number} of {len(columns)}")
-            self._check_owner(number, field)
-            try:
-                found = kind(self._source, columns[number], field.name, field.arrow_type)
-            except UnsupportedFeature as error:
-                raise UnsupportedFeature(f"column {field.name!r}: {error}") from error
-            except (CorruptFile, ValueError) as error:
-                raise CorruptFile(f"column {field.name!r}: {error}") from error
-            self._opened[key] = found
+
+            def column(pages: ColumnPages) -> Column:
+                return kind(self._source, pages, field.name, field.arrow_type)
+
+            found = self._columns_open[key] = self._opened(number, field, column)
         return found
-
-    def _check_owner(self, number: int, field: Field) -> None:
-        """Raise `CorruptFile` unless the file's own schema has the field's type in this column."""
-        known = self.schema.columns(self.version)
-        if len(known) != len(self._tail.columns):
-            return
-        held, wanted = _stored(known[number]), _stored(field)
-        if held != wanted:
-            raise CorruptFile(
-                f"column {field.name!r} is {' of '.join(held)} in the file, {' of '.join(wanted)} in the "
-                "table"
-            )
-
-
-def _stored(field: Field) -> tuple[str, ...]:
-    """The logical types in a column: of a field with columns below it, its own."""
-    return column_type(field) if field.is_leaf else (field.logical_type,)
