@@ -142,6 +142,8 @@ def test_pages_are_split_apart_from_rows(kernel_form: str, peer: Peer, tmp_path:
     pages = {len(each) for each in reader_of(path)._tail.columns}
     assert len(pages) > 3, pages  # the point of the test
     agrees(path, table)
+    together = reader_of(path, Session(Limits(parallel_bytes=1)))  # a thread for each column
+    assert not difference(read(together), table)
 
 
 def test_projections_below_structs_and_lists(peer: Peer, tmp_path: Path) -> None:
@@ -369,7 +371,7 @@ def test_what_is_not_known_is_refused_by_name(encoding: Any, message: str, tmp_p
         read(reader_of(path))
 
 
-I32, STRING = pa.int32(), pa.string()
+I32, STRING, NUMBERED = pa.int32(), pa.string(), pa.dictionary(pa.int8(), pa.string())
 ONE = np.array([1]).tobytes()
 
 
@@ -394,6 +396,12 @@ ONE = np.array([1]).tobytes()
         (STRING, Page(2, binary(flat(64), flat(8, 1), 9), [ONE + bytes(8), b"abc"]), "decrease"),
         (STRING, Page(1, equal_lengths(flat(8), 5), [b"abc"]), "5 bytes in 3"),
         (STRING, Page(1, dictionary(flat(8), equal_lengths(flat(8, 1), 1), 1), [b"\2", b"a"]), "item 2"),
+        (
+            NUMBERED,
+            Page(1, dictionary(flat(8), equal_lengths(flat(8, 1), 1), 1), [b"\xff", b"a"]),
+            "a negative",
+        ),
+        (NUMBERED, Page(1, dictionary(flat(8), equal_lengths(flat(8, 1), 1), 1), [b"\1", b"a"]), "from 0"),
         (pa.list_(I32, 2), Page(1, vectors(3, flat(32)), [bytes(12)]), "vectors of 3 values"),
         (pa.list_(I32, 2), Page(1, flat(64), [bytes(8)]), "FlatArray"),
         (pa.list_(pa.bool_(), 1 << 30), Page(9, vectors(1 << 30, flat(1)), [bytes(8)]), "fewer bits"),
@@ -408,6 +416,23 @@ def test_pages_that_contradict_themselves(kind: Any, page: Page, message: str, t
             read(reader_of(path), rows)
         assert isinstance(caught.value, CorruptFile | UnsupportedFeature)
         assert "f.lance" in str(caught.value)
+
+
+def test_values_that_share_bytes_are_damage(tmp_path: Path) -> None:
+    """Of ends that go back and forth a take could be given the same bytes for each of its rows."""
+    schema = pa.schema([pa.field("c", STRING), pa.field("l", pa.list_(pa.int8()))])
+    ends = np.array([3, 0, 3]).tobytes()
+    pages = [
+        [Page(3, binary(flat(64), flat(8, 1), 9), [ends, b"abc"])],
+        [Page(3, lists(flat(64), 3), [ends])],
+        [Page(3, flat(8), [b"abc"])],
+    ]
+    reader = reader_of(old_file(tmp_path / "f.lance", schema, 3, pages))
+    for name in schema.names:
+        fields = reader.schema.project([name]).fields
+        assert len(reader.read(fields, None, np.array([2, 2]))[0]) == 2  # one row as often as asked for
+        with pytest.raises(CorruptFile, match=f"'{name}'.*decrease"):
+            reader.read(fields, None, np.array([0, 2]))
 
 
 def test_rows_that_no_buffer_bounds_are_bounded(tmp_path: Path) -> None:
@@ -434,3 +459,14 @@ def test_columns_of_other_lengths_are_damage(tmp_path: Path) -> None:
     ):
         with pytest.raises(CorruptFile, match="rows where"):
             read(reader_of(old_file(tmp_path / f"{rows}.lance", schema, rows, pages)))
+
+
+def test_columns_of_other_types_than_the_table_says_are_damage(tmp_path: Path) -> None:
+    """Of lists, whose columns hold ends alone, as of values."""
+    ends = Page(1, lists(there(flat(64)), 2), [np.array([2]).tobytes()])
+    schema = pa.schema([pa.field("l", pa.list_(pa.int8()))])
+    reader = reader_of(old_file(tmp_path / "f.lance", schema, 1, [[ends], [Page(2, flat(8), [b"ab"])]]))
+    for kind, message in ((pa.large_list(pa.int8()), "'l' is list in"), (pa.list_(pa.uint8()), "is int8 in")):
+        table = Schema.from_arrow(pa.schema([pa.field("l", kind)]))
+        with pytest.raises(CorruptFile, match=message):
+            reader.read(table.fields, None, slice(None))
