@@ -204,6 +204,9 @@ def test_lists_of_fragments_are_changed_by_id() -> None:
     unsorted = FragmentList.of([a_fragment(9), a_fragment(3)])
     assert unsorted.by_id(3) == a_fragment(3)
     assert unsorted.sorted_by_id().ids.tolist() == [3, 9]
+    for some, places in ((unsorted, [-1, 1, -1, 0, 1, -1]), (fragments, [-1, 0, 1, 2, 0, -1])):
+        assert some.positions(np.array([1, 3, 5, 9, 3, 10])).tolist() == places
+    assert FragmentList().positions(np.array([1, 3])).tolist() == [-1, -1]
     assert FragmentList().max_id is None
     assert FragmentList().num_rows == 0
 

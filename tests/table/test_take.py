@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from hypothesis import strategies as st
 import tiltyard.lance as lance
 from peer import Peer
 from tiltyard.errors import InvalidInput, RowOutOfRange
+from tiltyard.format.fragment import FragmentList
+from tiltyard.table.scan import Scan, ScanRequest
+from tiltyard.table.take import Taker
 
 ROWS = 30
 DELETED = {0, 5, 6, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 29}
@@ -110,6 +114,22 @@ def test_rows_by_id_leave_deleted_ones_out_and_refuse_unknown_fragments(path: st
         with pytest.raises(RowOutOfRange):
             ds._take_rows([bad])
     assert ds._take_rows([]).num_rows == 0
+
+
+def test_rows_are_found_by_address_where_fragments_are_listed_out_of_order(path: str) -> None:
+    """As other writers may leave them."""
+    snapshot = lance.dataset(path)._snapshot
+    fragments = FragmentList.of(list(snapshot.fragments)[::-1])
+    reversed_ = replace(snapshot, manifest=replace(snapshot.manifest, fragments=fragments))
+    for found in (snapshot, reversed_):
+        rows = Scan(found, ScanRequest(row_address=True)).table()
+        order = np.random.default_rng(7).permutation(rows.num_rows)
+        wanted = rows.take(pa.array(order))
+        addresses = wanted["_rowaddr"].to_numpy()
+        taker = Taker(found)
+        for taken in (taker.rows_at_addresses(addresses), taker.rows_that_live(addresses)):
+            assert taken.equals(wanted.drop_columns(["_rowaddr"]))
+        assert taker.rows_that_live(addresses[:1]).equals(taken.slice(0, 1))
 
 
 def test_stable_row_ids_find_rows_where_they_are_now(tmp_path: Path, peer: Peer) -> None:

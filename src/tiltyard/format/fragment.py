@@ -328,6 +328,16 @@ class FragmentList(Sequence[Fragment]):
         found = np.flatnonzero(ids == id)  # a list out of order
         return int(found[0]) if len(found) else None
 
+    def positions(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Where the fragment of each id stands in the list; -1 when it does not."""
+        own = self.ids
+        if not len(own):
+            return np.full(len(ids), -1, np.int64)
+        order = None if bool((own[1:] > own[:-1]).all()) else np.argsort(own)  # a list out of order
+        at = np.minimum(np.searchsorted(own, ids, sorter=order), len(own) - 1)
+        found: npt.NDArray[np.int64] = at if order is None else order[at]
+        return np.where(own[found] == ids, found, -1)
+
     def by_id(self, id: int) -> Fragment | None:
         """The fragment of an id; `None` when the list does not have it."""
         at = self.position(id)

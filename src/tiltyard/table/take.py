@@ -127,11 +127,7 @@ class Taker:
         offsets = (addresses & OFFSET_MASK).astype(np.int64)
         positions = np.zeros(len(addresses), np.int64)
         if len(self._starts) > 1:
-            fragments = (addresses >> FRAGMENT_SHIFT).astype(np.int64)
-            ids = np.asarray(self.snapshot.fragments.ids)
-            if bool((ids[1:] < ids[:-1]).any()):
-                return self.rows_at_addresses(addresses)
-            positions = np.searchsorted(ids, fragments)
+            positions = self.snapshot.fragments.positions((addresses >> FRAGMENT_SHIFT).astype(np.int64))
         if len(addresses) == 1:
             batch = self._read(int(positions[0]), offsets, self._numbers(positions, offsets))
             return pa.Table.from_batches([batch], self.projection.schema)
@@ -178,12 +174,9 @@ class Taker:
     def _places(self, addresses: npt.NDArray[np.uint64]) -> tuple[Int64s, Int64s]:
         fragments = (addresses >> np.uint64(FRAGMENT_SHIFT)).astype(np.int64)
         offsets = (addresses & np.uint64(OFFSET_MASK)).astype(np.int64)
-        ids = np.asarray(self.snapshot.fragments.ids).astype(np.int64)
-        positions = np.searchsorted(ids, fragments)
-        physical = np.asarray(self.snapshot.fragments.physical_rows).astype(np.int64)
-        inside = positions < len(ids)
-        positions[~inside] = 0
-        inside &= (ids[positions] == fragments) if len(ids) else False
+        positions = self.snapshot.fragments.positions(fragments)
+        physical = self.snapshot.fragments.physical_rows
+        inside = positions >= 0
         if not inside.all():
             bad = int(fragments[~inside][0])
             raise RowOutOfRange(
