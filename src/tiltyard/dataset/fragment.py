@@ -23,6 +23,7 @@ from tiltyard.errors import InvalidInput, NothingToWrite, RowOutOfRange, TableAl
 from tiltyard.format.fragment import Fragment
 from tiltyard.format.schema import Schema
 from tiltyard.format.version import FileVersion
+from tiltyard.kernels.distinct import distinct
 from tiltyard.table import write as table_write
 from tiltyard.table.delete import offsets_of
 from tiltyard.table.fit import new_schema
@@ -174,7 +175,7 @@ class LanceFragment(Named):
                 f"offsets {int(numbers.min())} to {int(numbers.max())} do not lie within the "
                 f"{self.physical_rows} rows of fragment {self._fragment.id}"
             )
-        return self._without(np.unique(numbers).astype(np.uint32))
+        return self._without(distinct(numbers).astype(np.uint32))
 
     def _without(self, offsets: Any) -> FragmentMetadata | None:
         if not len(offsets):

@@ -29,6 +29,7 @@ from tiltyard.expr.arrays import (
 )
 from tiltyard.expr.coerce import Kind, Mismatch, exact, kind_of, read_text
 from tiltyard.expr.types import Literal, Test, Values
+from tiltyard.kernels.distinct import distinct
 
 MAX_TABLE_ROWS = 1 << 20
 """Membership in whole numbers that span less than this is one look-up in a table of as many bytes."""
@@ -268,9 +269,9 @@ def integer_membership(arrow: pa.DataType, numbers: Sequence[int]) -> tuple[tupl
     """`membership` of plain integers in an integer column, without a literal for each."""
     info = np.iinfo(dtype_of(arrow))
     try:
-        found = np.unique(np.array(numbers, np.int64))
+        found = distinct(np.array(numbers, np.int64))
     except OverflowError:
-        found = np.unique(np.array([n for n in numbers if info.min <= n <= info.max], info.dtype))
+        found = distinct(np.array([n for n in numbers if info.min <= n <= info.max], info.dtype))
     if found.dtype != info.dtype:
         found = found[(found >= max(info.min, -(2**63))) & (found <= min(info.max, 2**63 - 1))].astype(
             info.dtype

@@ -29,6 +29,7 @@ from tiltyard.file import page_tables
 from tiltyard.file.page_tables import WALKED
 from tiltyard.format.container import ColumnPages
 from tiltyard.kernels import decode as kernels
+from tiltyard.kernels.distinct import distinct
 from tiltyard.session import Session
 
 I64 = npt.NDArray[np.int64]
@@ -348,6 +349,4 @@ def _span_union(low: I64, high: I64) -> I64:
         return NO_COUNTS
     if len(low) == 1:
         return np.arange(int(low[0]), int(high[0]), dtype=np.int64)
-    return np.unique(
-        np.concatenate([np.arange(a, b, dtype=np.int64) for a, b in zip(low, high, strict=True)])
-    )
+    return distinct(np.concatenate([np.arange(a, b, dtype=np.int64) for a, b in zip(low, high, strict=True)]))

@@ -24,6 +24,7 @@ import pyarrow as pa
 from tiltyard.errors import UnsupportedFeature
 from tiltyard.expr.arrays import DECIMAL_BYTES, bools_of, dtype_of, values_of
 from tiltyard.expr.index_query import Range
+from tiltyard.kernels.distinct import distinct
 
 _SIGNED: dict[int, np.dtype[Any]] = {2: np.dtype("i2"), 4: np.dtype("i4"), 8: np.dtype("i8")}
 
@@ -168,7 +169,7 @@ class Order:
         if not all(type(value) is int for value in values):
             return None
         held = [value for value in values if self._least <= value <= self._most]
-        return np.unique(np.array(held, self.dtype))
+        return distinct(np.array(held, self.dtype))
 
     def _whole(self, value: Any) -> int | None:
         if isinstance(value, float):
