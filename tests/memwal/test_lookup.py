@@ -12,7 +12,7 @@ import pytest
 
 import tiltyard.lance as lance
 from streamed import KEY, OTHER_SHARD, SHARD, newest_manifest, shard_dir
-from tiltyard.errors import FieldNotFound, InvalidInput, SchemaMismatch
+from tiltyard.errors import BatchTooLarge, FieldNotFound, InvalidInput, SchemaMismatch
 from tiltyard.memwal import layout
 from tiltyard.memwal.capture import Captured, capture
 from tiltyard.memwal.lookup import Lookup
@@ -229,3 +229,35 @@ def test_a_table_without_a_key_has_no_lookups(tmp_path: Path) -> None:
     dataset.initialize_mem_wal()
     with pytest.raises(InvalidInput, match="no primary key"):
         Lookup(capture(dataset._store, dataset._session))
+
+
+@pytest.mark.parametrize("kind", ["int64", "string"])
+@pytest.mark.parametrize("functions", [None, {"d": "last"}], ids=["newest", "merged"])
+def test_dictionaries_of_several_fragments_may_be_too_many_for_one(
+    tmp_path: Path, kind: str, functions: dict[str, str] | None
+) -> None:
+    make, key_type = KINDS[kind]
+    words = pa.dictionary(pa.int8(), pa.string())
+    schema = pa.schema([pa.field("k", key_type, False, KEY), ("d", words)])
+
+    def some(numbers: range) -> pa.RecordBatch:
+        texts = pa.array([f"t{i}" for i in numbers]).dictionary_encode().cast(words)
+        return pa.record_batch([pa.array([make(i) for i in numbers], key_type), texts], schema)
+
+    path = str(tmp_path / "t")
+    for numbers in (range(100), range(100, 200)):
+        dataset = lance.write_dataset(pa.Table.from_batches([some(numbers)]), path, mode="append")
+    dataset.initialize_mem_wal(unsharded=True, merge_functions=functions)
+    with ShardWriter.open(dataset, SHARD) as writer:
+        writer.put(some(range(200, 205)))
+        for _ in range(3):  # keys are kept from the second time on
+            now = capture(dataset._store, dataset._session, [writer])
+            found = Lookup(now).find([[make(i) for i in range(202)]]).to_pylist()
+            assert {each["k"]: each["d"] for each in found} == {make(i): f"t{i}" for i in range(202)}
+            assert len(found) == 202
+        if functions is not None:
+            writer.put(some(range(99, 101)))  # merged with rows of both
+            now = capture(dataset._store, dataset._session, [writer])
+            with pytest.raises(BatchTooLarge, match="a wider index"):
+                Lookup(now).find([[make(i) for i in range(202)]])
+        writer.abort()

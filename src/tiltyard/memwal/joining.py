@@ -29,8 +29,8 @@ def joined(batches: Sequence[Any]) -> Any:
         whole = pa.concat_batches(batches)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise BatchTooLarge(
-            f"{sum(each.num_rows for each in batches)} rows cannot become one batch: {error}. Give them in "
-            "several calls, or columns with a wider index or larger offsets"
+            f"{sum(each.num_rows for each in batches)} rows cannot become one batch: {error}. Give or "
+            "ask for them in several calls, or have columns with a wider index or larger offsets"
         ) from error
     if any(has_dictionary(each.type) for each in schema):
         return _through_bytes(whole)  # Arrow hands a dictionary on as it is

@@ -22,6 +22,7 @@ from tiltyard.format.field import Field
 from tiltyard.format.flags import has_partial_rows
 from tiltyard.format.schema import Schema
 from tiltyard.memwal import layout
+from tiltyard.memwal.joining import joined
 from tiltyard.memwal.log_schema import TOMBSTONE, LogSchema, reconciled
 from tiltyard.memwal.memtable import View
 from tiltyard.table.merge.key_filter import BITMAP_BYTES
@@ -294,11 +295,11 @@ def _as_base(snapshot: Snapshot, wanted: LogSchema) -> Snapshot:
 
 
 def one_batch(table: Any) -> Any:
-    """The rows of a table that lies in memory whole, as one batch."""
+    """The rows of a table that lies in memory whole, as one batch. Raises `BatchTooLarge`."""
     batches = table.to_batches()
     if len(batches) == 1:
         return batches[0]
-    return table.combine_chunks().to_batches()[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+    return joined(batches) if batches else pa.RecordBatch.from_pylist([], table.schema)
 
 
 def _one(column: Any) -> Any:

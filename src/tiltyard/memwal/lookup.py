@@ -23,7 +23,7 @@ from tiltyard.expr.arrays import bools_of, plain
 from tiltyard.kernels.distinct import distinct
 from tiltyard.memwal.key_hash import is_hashed, key_hashes
 from tiltyard.memwal.keys import sortable
-from tiltyard.memwal.levels import Level, MemoryLevel, SsTableLevel, one_batch
+from tiltyard.memwal.levels import Level, MemoryLevel, SsTableLevel
 from tiltyard.table.deletions import load_deletions, without_deleted
 from tiltyard.table.merge.join import KeyIndex
 from tiltyard.table.merge.kept_keys import find_kept
@@ -71,13 +71,12 @@ def found_rows(captured: Captured, keys: Sequence[Any], fields: Sequence[Field])
     base; of a key that is named twice once.
     """
     asked = _Asked(captured, keys)
-    tombstone = captured.schema.stored.fields[-1]
-    read = (*fields, tombstone)
     if captured.schema.functions is not None:
         from tiltyard.memwal.merged import merged_rows
 
         yield from merged_rows(captured, asked.columns(), fields)
         return
+    read = (*fields, captured.schema.stored.fields[-1])
     for shard in captured.shards:
         for level in shard.levels:
             if not len(asked.open):
@@ -110,13 +109,28 @@ def _of_base(captured: Captured, asked: _Asked, fields: Sequence[Field]) -> Iter
     names = [each.name for each in fields] or list(key.names[:1])
     if kept is not None and not asked.is_exact:
         names += [name for name in key.names if name not in names]
-    batch = one_batch(kept_taker(base, tuple(names)).rows_that_live(addresses))
+    rows = kept_taker(base, tuple(names)).rows_that_live(addresses)
     if kept is not None and not asked.is_exact:
-        equal = KeyIndex(columns).find([plain(batch.column(name)) for name in key.names])[0]
-        if len(equal) < len(addresses):
-            batch, addresses = batch.take(pa.array(equal)), addresses[equal]
-    if len(addresses):
-        yield Piece(batch, 0, pa.array(addresses))
+        known = [plain(rows.column(name).combine_chunks()) for name in key.names]
+        equal = np.zeros(len(addresses), np.bool_)
+        equal[KeyIndex(columns).find(known)[0]] = True
+        if not equal.all():
+            rows, addresses = rows.filter(pa.array(equal)), addresses[equal]
+    yield from base_pieces(rows, addresses)
+
+
+def base_pieces(rows: pa.Table, addresses: Addresses) -> Iterator[Piece]:
+    """Rows of the base, with their addresses, in as few batches as they can be: the dictionaries of several
+    fragments may be too many for one, and their texts too long.
+    """
+    if rows.num_rows and rows.column(0).num_chunks > 1:
+        with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            rows = rows.combine_chunks()
+    start = 0
+    for batch in rows.to_batches():
+        end = start + batch.num_rows
+        yield Piece(batch, 0, pa.array(addresses[start:end]))
+        start = end
 
 
 class _Asked:
@@ -351,10 +365,8 @@ def _newest(rows: Ints, codes: Ints) -> Hits:
     last = np.full(int(codes.max()) + 1, -1, np.int64)
     last[codes] = rows  # ascending, so that the last one stays
     kept = np.sort(last[last >= 0])
-    of_row = np.empty(0, np.int64)
     by_row = np.argsort(last, kind="stable")
-    of_row = by_row[len(last) - len(kept) :]
-    return Hits(kept, of_row)
+    return Hits(kept, by_row[len(last) - len(kept) :])
 
 
 def _possible(level: SsTableLevel, rows: int, hashed: Words | None) -> Ints:

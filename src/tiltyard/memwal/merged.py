@@ -20,14 +20,14 @@ import pyarrow as pa
 from tiltyard.errors import BatchTooLarge
 from tiltyard.expr.arrays import bools_of
 from tiltyard.memwal.folding import Bools, Ints, Runs, combined, runs
-from tiltyard.memwal.levels import Keys, Level, MemoryLevel
-from tiltyard.memwal.lookup import Hashes, Piece, all_in_memory, all_in_sstable
+from tiltyard.memwal.levels import Keys, Level, MemoryLevel, one_batch
+from tiltyard.memwal.lookup import Hashes, Piece, all_in_memory, all_in_sstable, base_pieces
 from tiltyard.memwal.winners import disjoint
 from tiltyard.table.merge.join import KeyIndex
 from tiltyard.table.merge.keys import resolve_key
 from tiltyard.table.merge.lookup import find_rows
 from tiltyard.table.plan import DEFAULT_BATCH_ROWS
-from tiltyard.table.take import Taker
+from tiltyard.table.take import kept_taker
 from tiltyard.table.unit_reader import batch_of
 
 if TYPE_CHECKING:
@@ -179,15 +179,12 @@ def _of_base(base: Snapshot, addresses: Addresses, fields: Sequence[Field], sche
     """Rows of the base by address, in this order, as one batch."""
     if not fields:
         return batch_of([], schema, len(addresses))
-    found = Taker(base, [each.name for each in fields]).rows_at_addresses(addresses)
-    whole = pa.Table.from_batches([found]) if isinstance(found, pa.RecordBatch) else found
-    columns = [_one(whole.column(each.name), schema.field(each.name).type) for each in fields]
+    found = one_batch(kept_taker(base, tuple([each.name for each in fields])).rows_that_live(addresses))
+    columns = [_typed(found.column(each.name), schema.field(each.name).type) for each in fields]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _one(column: Any, kind: Any) -> Any:
-    found = column.combine_chunks()
-    array = pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+def _typed(array: Any, kind: Any) -> Any:
     return array if array.type.equals(kind) else array.cast(kind)
 
 
@@ -281,7 +278,8 @@ def _with_base(
         alone = unseen[of_hit]
         if alone.any():
             addresses = hits.addresses[alone]
-            yield Piece(_of_base(base, addresses, fields, arrow), 0, pa.array(addresses))
+            names = tuple([each.name for each in fields]) or schema.key[:1]
+            yield from base_pieces(kept_taker(base, names).rows_that_live(addresses), addresses)
         last = np.full(len(unseen), -1, np.int64)
         last[of_hit] = np.arange(len(of_hit))
         codes = np.flatnonzero(reached & (last >= 0))
