@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from streamed import (
 from tiltyard.errors import CorruptFile, InvalidInput
 from tiltyard.format.shard_manifest import SsTable
 from tiltyard.memwal import capture as module
+from tiltyard.memwal import winners
 from tiltyard.memwal.capture import capture, listed
 from tiltyard.memwal.manifest import update
 from tiltyard.memwal.scan import LsmScan
@@ -234,3 +237,20 @@ def test_sstables_keep_no_files_open(tmp_path: Path) -> None:
             assert LsmScan(now).table().num_rows == key + 1
             opened.append(len(list(handles.iterdir())))
         assert opened[-1] < opened[0] + 6  # some are open for a moment
+
+
+def test_readers_at_once_do_not_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of the readers' work ends only when both are at it."""
+    dataset = streamed(tmp_path / "t")
+    both = threading.Barrier(2, timeout=20)
+    true = winners.winners
+
+    def meeting(captured: Any) -> Any:
+        both.wait()
+        return true(captured)
+
+    monkeypatch.setattr(winners, "winners", meeting)
+    now = [capture(dataset._store, dataset._session) for _ in range(2)]
+    with ThreadPoolExecutor(2) as readers:
+        found = list(readers.map(lambda each: values(LsmScan(each).table()), now))
+    assert found == [BASE, BASE]
