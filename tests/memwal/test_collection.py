@@ -13,7 +13,7 @@ import pytest
 import tiltyard.lance as lance
 from streamed import OTHER_SHARD, SHARD, digest, keys, live, log_names, rows, shard_dir, streamed, values
 from tiltyard.errors import InvalidInput, LogTruncated, StoreError, WriterFenced
-from tiltyard.memwal import layout, publishing
+from tiltyard.memwal import collection, layout, publishing
 from tiltyard.memwal.collection import KEPT_MANIFESTS, Collected, Grace, collect_streams
 from tiltyard.memwal.compaction import compact_streams
 from tiltyard.memwal.log_schema import log_schema
@@ -333,6 +333,27 @@ def test_only_the_shards_that_were_asked_for(tmp_path: Path) -> None:
 def test_a_grace_that_is_none_is_refused(seconds: Any) -> None:
     with pytest.raises(InvalidInput, match="number of seconds"):
         Grace(log=seconds)
+
+
+def test_a_shard_whose_manifests_are_not_listed_does_not_keep_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = streamed(tmp_path / "t")
+    for shard in (SHARD, OTHER_SHARD):
+        with dataset.mem_wal_writer(shard) as writer:
+            for key in (20, 21):
+                writer.put(rows([key], 1.0))
+                writer.flush()
+    listed = collection._manifest_stats
+
+    def failing(shard: Any) -> Any:
+        if shard.uri.endswith(SHARD):
+            raise StoreError("the disk does not answer")
+        return listed(shard)
+
+    monkeypatch.setattr(collection, "_manifest_stats", failing)
+    done = collected(dataset)
+    assert (list(done.problems), done.entries) == ([SHARD], 1)
 
 
 def test_of_a_damaged_shard_nothing_is_deleted_and_the_others_are_collected(tmp_path: Path) -> None:

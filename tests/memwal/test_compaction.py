@@ -330,6 +330,41 @@ def test_a_conflict_that_is_no_compactors_is_raised(tmp_path: Path, monkeypatch:
 # -- what is wrong -----------------------------------------------------------------------------------
 
 
+def test_a_shard_that_the_disk_does_not_give_does_not_keep_the_others(tmp_path: Path) -> None:
+    dataset = streamed(tmp_path / "t")
+    for shard, key in ((SHARD, 10), (OTHER_SHARD, 20)):
+        with dataset.mem_wal_writer(shard) as writer:
+            writer.put(rows([key], 1.0))
+    rule = Rule(Fault.FAIL_BEFORE, path=f"*{SHARD}/*_gen_1/data/*", times=None)
+    with port_installed(FaultyPort(Plan(rule))):
+        failing = lance.dataset(dataset.uri, session=lance.Session())
+        done = compacted(failing)
+    assert rule.seen
+    assert list(done.problems) == [SHARD]
+    assert (done.commits, marks(dataset)) == (1, {OTHER_SHARD: 1})
+    assert not compacted(dataset).problems
+    assert base(tmp_path / "t") == {1: 0.0, 2: 0.0, 3: 0.0, 10: 1.0, 20: 1.0}
+
+
+def test_a_shard_whose_manifest_is_damaged_while_it_is_trimmed_does_not_keep_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = streamed(tmp_path / "t")
+    for shard, key in ((SHARD, 10), (OTHER_SHARD, 20)):
+        with dataset.mem_wal_writer(shard) as writer:
+            writer.put(rows([key], 1.0))
+
+    def damaged(shard: Any) -> Any:
+        if shard.uri.endswith(SHARD):
+            raise CorruptFile("it is damaged")
+        return newest(shard)
+
+    monkeypatch.setattr(compaction, "newest", damaged)
+    done = compacted(dataset)
+    assert (done.commits, list(done.problems)) == (1, [SHARD])
+    assert [len(newest_manifest(tmp_path / "t", each).sstables) for each in (SHARD, OTHER_SHARD)] == [1, 0]
+
+
 @pytest.mark.parametrize("damage", ["gone", "cut", "manifest"])
 def test_a_damaged_shard_does_not_keep_the_others(tmp_path: Path, damage: str) -> None:
     dataset = streamed(tmp_path / "t")

@@ -38,13 +38,13 @@ from tiltyard.memwal.routing import is_closed
 from tiltyard.memwal.wal import positions
 from tiltyard.table.apply.mem_wal import entry_of
 from tiltyard.table.snapshot import Snapshot, open_latest
+from tiltyard.table.wording import NS_PER_SECOND
 
 if TYPE_CHECKING:
     from tiltyard.session import Session
     from tiltyard.store import Store
     from tiltyard.store.protocol import Listing
 
-NS_PER_SECOND = 1_000_000_000
 KEPT_MANIFESTS = 4
 """Newest manifests of a shard that stay however old they are."""
 
@@ -106,9 +106,8 @@ def collect_streams(
     done = Collected()
     for shard_id, manifest in of_this_life(base, found).items():
         shard = store.at(layout.shard_dir(shard_id))
-        one = _Shard(shard, session, base, shard_id, manifest, grace, held)
         try:
-            for part in one.parts():
+            for part in _Shard(shard, session, base, shard_id, manifest, grace, held).parts():
                 done = _added(done, part)
         except TiltyardError as error:
             problems[shard_id] = error

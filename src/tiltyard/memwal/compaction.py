@@ -31,7 +31,6 @@ from tiltyard.errors import (
     CorruptFile,
     IncompatibleTransaction,
     InvalidInput,
-    ObjectNotFound,
     OutcomeUnknown,
     RetryableConflict,
     ShardContention,
@@ -79,7 +78,7 @@ MAX_CONFLICTS = 10
 MAX_TRIMS = 16
 """How often SSTables are taken out of a manifest whose shard changes hands meanwhile."""
 
-_UNREADABLE = (CorruptFile, ObjectNotFound, TableNotFound, UnsupportedFeature)
+_UNREADABLE = (CorruptFile, StoreError, TableNotFound, UnsupportedFeature)
 
 Generations = Mapping[str, tuple[SsTable, ...]]
 
@@ -179,12 +178,6 @@ class _Compactor:
             if shard_id not in ends:
                 continue
             try:
-                if manifest.shard_id != shard_id:
-                    raise CorruptFile(
-                        f"the manifest in the directory of shard {shard_id} is that of shard "
-                        f"{manifest.shard_id or 'none'}: it was copied here, or is damaged",
-                        layout.manifest_path(manifest.version),
-                    )
                 waiting = uncompacted(manifest, look.marks.get(shard_id, 0))
             except TiltyardError as error:
                 self._problems[shard_id] = error
@@ -264,7 +257,7 @@ class _Compactor:
                 for each in facts:
                     for _ in open_sstable(look.base, shard_id, each, schema).batches(schema.stored.fields):
                         pass
-            except (*_UNREADABLE, StoreError) as failed:
+            except _UNREADABLE as failed:
                 self._problems[shard_id] = failed
                 found = True
         if not found:
@@ -278,7 +271,7 @@ class _Compactor:
             if any(each.generation <= mark for each in manifest.sstables):
                 try:
                     trim(self._store.at(layout.shard_dir(shard_id)), mark)
-                except (OutcomeUnknown, ShardContention, StoreError) as error:
+                except (OutcomeUnknown, ShardContention, StoreError, CorruptFile) as error:
                     self._problems[shard_id] = error  # what is left is taken out by the next run
 
 
