@@ -42,9 +42,10 @@ from tiltyard.memwal.capture import capture
 from tiltyard.memwal.check import check_shards
 from tiltyard.memwal.identity import ACTIVE_SPEC, DRAINING_SPEC, LAST_SPEC
 from tiltyard.memwal.identity import streamed as memwal_of
+from tiltyard.memwal.life import manifests
 from tiltyard.memwal.lookup import Lookup
 from tiltyard.memwal.resharding import BY_HAND, compacted, revise, tidy
-from tiltyard.memwal.routing import is_closed, manifests
+from tiltyard.memwal.routing import is_closed
 from tiltyard.memwal.scan import LsmScan
 from tiltyard.memwal.stream import ShardedWriter
 from tiltyard.memwal.writer import ShardWriter

@@ -15,9 +15,10 @@ from streamed import KEY, OTHER_SHARD, SHARD, digest, keys, live, rows, shard_di
 from tiltyard.errors import InvalidInput, ShardSealed
 from tiltyard.format.shard_manifest import SEALED
 from tiltyard.memwal import layout
+from tiltyard.memwal.life import manifests
 from tiltyard.memwal.manifest import newest, update
 from tiltyard.memwal.resharding import compacted
-from tiltyard.memwal.routing import manifests, router_of, shard_name
+from tiltyard.memwal.routing import router_of, shard_name
 from tiltyard.memwal.sealing import seal, unseal
 from tiltyard.memwal.sharding import encode_value
 from tiltyard.memwal.stream import ShardedWriter

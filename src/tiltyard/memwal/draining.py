@@ -14,10 +14,10 @@ from tiltyard.memwal.compaction import Compaction, compact_streams
 from tiltyard.memwal.ending import Undrained, undrained
 from tiltyard.memwal.life import shards_of
 from tiltyard.memwal.owner import Streamable, take_over_to_empty
-from tiltyard.memwal.publishing import publish_generation
 from tiltyard.memwal.replay import is_published
 from tiltyard.memwal.resharding import compacted, tidy
 from tiltyard.memwal.routing import is_closed
+from tiltyard.memwal.sealing import publish_replayed
 from tiltyard.memwal.stream import open_writers
 from tiltyard.memwal.wal import positions, read_entry
 from tiltyard.table.wording import counted
@@ -99,8 +99,4 @@ def _emptied(table: Streamable, shard_id: str) -> None:
     has an owner that lives.
     """
     with suppress(ClaimLost, WriterFenced):
-        owned = take_over_to_empty(table, shard_id)
-        manifest = owned.manifest
-        for each in owned.memtables:
-            if each.rows:
-                manifest = publish_generation(owned, manifest, each)
+        publish_replayed(take_over_to_empty(table, shard_id))

@@ -23,12 +23,12 @@ from tiltyard.errors import (
     UndrainedRows,
     UnsupportedFeature,
 )
-from tiltyard.format.mem_wal import MemWalDetails
 from tiltyard.format.names import PRIVATE_DIR
 from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.claim import INCARNATION, Identity, claim
 from tiltyard.memwal.life import of_this_life, readable, shards_of
+from tiltyard.memwal.marks import marks_of
 from tiltyard.memwal.replay import is_published
 from tiltyard.memwal.wal import positions, put_sentinel, read_entry
 from tiltyard.table.apply.mem_wal import entry_of
@@ -62,8 +62,7 @@ class Undrained:
 
 def undrained(base: Snapshot, shards: Mapping[str, ShardManifest]) -> Undrained:
     """What the shards hold that this version of the table does not."""
-    entry = entry_of(base.manifest)
-    marks: Mapping[str, int] = {} if entry is None else MemWalDetails.of(entry).marks
+    marks = marks_of(base)
     rows = unreadable = holding = 0
     for shard_id, manifest in shards.items():
         store = base.store.at(layout.shard_dir(shard_id))

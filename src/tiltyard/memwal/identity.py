@@ -63,6 +63,11 @@ class Streamed:
         return found[0]
 
     @property
+    def coming(self) -> ShardingSpec:
+        """While the sharding is being revised, the spec to come: the one that was made last."""
+        return max(self.details.sharding_specs, key=lambda each: each.spec_id)
+
+    @property
     def draining(self) -> frozenset[int]:
         """Ids of specs whose shards are being emptied; empty where no revision is under way."""
         text = self.details.writer_defaults.get(DRAINING_SPEC, "")

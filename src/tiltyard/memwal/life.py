@@ -91,13 +91,18 @@ def check_names(manifest: ShardManifest, shard_id: str) -> None:
     )
 
 
-def shards_of(store: Store, session: Session) -> tuple[Snapshot, dict[str, ShardManifest]]:
-    """The table now, and the newest manifests of its shards."""
-    root = store.at(layout.ROOT)
+def manifests(root: Store) -> dict[str, ShardManifest]:
+    """The newest manifest of every shard of a table; `root` is its `_mem_wal`."""
     found = {}
     for shard_id in layout.shard_ids(root.list_names("")):
         manifest = newest(root.at(shard_id))
         if manifest is not None:
             found[shard_id] = manifest
+    return found
+
+
+def shards_of(store: Store, session: Session) -> tuple[Snapshot, dict[str, ShardManifest]]:
+    """The table now, and the newest manifests of its shards."""
+    found = manifests(store.at(layout.ROOT))
     base = open_latest(store, session)
     return base, of_this_life(base, found)

@@ -118,7 +118,7 @@ def _in_force(found: Streamed) -> tuple[ShardingSpec | None, bool]:
     try:
         return found.spec, False
     except ShardingChanging:
-        return max(found.details.sharding_specs, key=lambda each: each.spec_id), True
+        return found.coming, True
 
 
 def _router(base: Snapshot, found: Streamed | None) -> Router:

@@ -36,9 +36,9 @@ from tiltyard.memwal import layout
 from tiltyard.memwal.compaction import compact_streams
 from tiltyard.memwal.identity import ACTIVE_SPEC, DRAINING_SPEC, LAST_SPEC, Streamed, streamed
 from tiltyard.memwal.initialise import wanted_sharding
-from tiltyard.memwal.life import of_this_life, shards_of
+from tiltyard.memwal.life import manifests, of_this_life, shards_of
 from tiltyard.memwal.owner import Streamable, rehearse
-from tiltyard.memwal.routing import is_closed, is_drained, manifests
+from tiltyard.memwal.routing import is_closed, is_drained
 from tiltyard.memwal.sealing import seal
 from tiltyard.memwal.sharding import BUCKET, UNSHARDED, num_buckets
 from tiltyard.table.apply.mem_wal import entry_of
@@ -127,7 +127,7 @@ def _begin(table: Streamable, sharding: Mapping[str, Any] | ShardingSpec) -> Non
 
 def _check_same(found: Streamed, wanted: ShardingSpec) -> None:
     """Raise `ShardingChanging` where the change that is under way is another one."""
-    coming = _coming(found)
+    coming = found.coming
     if coming.fields != wanted.fields:
         raise ShardingChanging(
             f"the table's sharding is being changed to {shown(coming)} already, and {shown(wanted)} was "
@@ -182,7 +182,7 @@ def tidy(table: Streamable, drain: Drain) -> Tidied:
         elif not found.draining:
             return Tidied(tuple(done))
         elif _committed(base, _with_new(found)):
-            return Tidied(tuple(done), _coming(found).spec_id)
+            return Tidied(tuple(done), found.coming.spec_id)
         back_off(0.0, min(attempt, 3))
     raise ShardContention(
         f"the shards of earlier shardings of {table._store.uri} could not all be emptied in {MAX_ROUNDS} "
@@ -193,7 +193,7 @@ def tidy(table: Streamable, drain: Drain) -> Tidied:
 def _left(base: Snapshot, found: Streamed, shards: Mapping[str, ShardManifest]) -> list[str]:
     """Shards that are of another spec than the one in force or to come, and not in the base yet."""
     if found.draining:
-        kept = _coming(found).spec_id
+        kept = found.coming.spec_id
     else:
         spec = found.spec
         kept = 0 if spec is None else spec.spec_id
@@ -205,13 +205,8 @@ def _left(base: Snapshot, found: Streamed, shards: Mapping[str, ShardManifest]) 
     )
 
 
-def _coming(found: Streamed) -> ShardingSpec:
-    """The spec that a change under way is for: the one that was made last."""
-    return max(found.details.sharding_specs, key=lambda each: each.spec_id)
-
-
 def _with_new(found: Streamed) -> MemWalDetails:
-    details, coming = found.details, _coming(found)
+    details, coming = found.details, found.coming
     specs = tuple(each for each in details.sharding_specs if each.spec_id not in found.draining)
     notes = {name: text for name, text in details.writer_defaults.items() if name != DRAINING_SPEC}
     return details.resharded(specs, _num_shards(coming), {**notes, ACTIVE_SPEC: str(coming.spec_id)})

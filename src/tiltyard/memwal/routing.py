@@ -19,7 +19,6 @@ from tiltyard.format.mem_wal import ShardingSpec
 from tiltyard.format.shard_manifest import ACTIVE, SEALED, ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.life import lives
-from tiltyard.memwal.manifest import newest
 from tiltyard.memwal.sharding import (
     BUCKET,
     IDENTITY,
@@ -32,7 +31,6 @@ from tiltyard.memwal.sharding import (
 
 if TYPE_CHECKING:
     from tiltyard.format.schema import Schema
-    from tiltyard.store import Store
 
 Value = tuple[tuple[str, bytes], ...]
 """What the rows of a shard have in common: encoded sharding values by field id, those that are not null."""
@@ -164,9 +162,10 @@ def shard_of(
 ) -> str:
     """The id of the shard of a value: one that is there and takes rows, or the name of a new one.
 
-    `known`: manifests that were read, by shard id; see `manifests`. `marks`: up to which generation the base
-    holds them, read after them. Raises `InvalidInput` where shards of other writers do not say which rows
-    they have, `ShardSealed` where a sealed one has rows that are not in the base: a key could come into two.
+    `known`: manifests that were read, by shard id; see `life.manifests`. `marks`: up to which generation the
+    base holds them, read after them. Raises `InvalidInput` where shards of other writers do not say which
+    rows they have, `ShardSealed` where a sealed one has rows that are not in the base: a key could come into
+    two.
     """
     living = {
         shard_id: manifest
@@ -226,16 +225,6 @@ def is_closed(manifest: ShardManifest) -> bool:
 def own_value(manifest: ShardManifest) -> Value:
     """What the rows of a shard have in common, as far as its manifest says, without our notes."""
     return tuple(entry for entry in manifest.field_entries if not entry[0].startswith(OWN_NOTES))
-
-
-def manifests(root: Store) -> dict[str, ShardManifest]:
-    """The newest manifest of every shard of a table; `root` is its `_mem_wal`."""
-    found = {}
-    for shard_id in layout.shard_ids(root.list_names("")):
-        manifest = newest(root.at(shard_id))
-        if manifest is not None:
-            found[shard_id] = manifest
-    return found
 
 
 def shard_name(incarnation: str | None, spec_id: int, value: Value, number: int) -> str:

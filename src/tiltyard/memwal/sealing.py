@@ -35,11 +35,11 @@ from tiltyard.memwal import layout
 from tiltyard.memwal.claim import INCARNATION
 from tiltyard.memwal.ending import Undrained, undrained
 from tiltyard.memwal.identity import Streamed, streamed
-from tiltyard.memwal.life import check_names, lives, of_this_life
+from tiltyard.memwal.life import check_names, lives, manifests, of_this_life
 from tiltyard.memwal.manifest import newest, update
 from tiltyard.memwal.owner import Owned, Streamable, no_shard, take_over_to_empty
 from tiltyard.memwal.publishing import publish_generation
-from tiltyard.memwal.routing import SEALED_BY, is_closed, manifests, own_value, router_of
+from tiltyard.memwal.routing import SEALED_BY, is_closed, own_value, router_of
 from tiltyard.store import Store
 from tiltyard.table.back_off import back_off
 from tiltyard.table.snapshot import open_latest
@@ -77,12 +77,18 @@ def seal(table: Streamable, shard_id: str) -> ShardManifest:
     ) from failed
 
 
-def _closed(owned: Owned) -> ShardManifest:
-    """Publish what was replayed, then say so."""
+def publish_replayed(owned: Owned) -> ShardManifest:
+    """Publish what the log of a shard held when it was taken over; its manifest."""
     manifest = owned.manifest
     for table in owned.memtables:
         if table.rows:
             manifest = publish_generation(owned, manifest, table)
+    return manifest
+
+
+def _closed(owned: Owned) -> ShardManifest:
+    """Publish what was replayed, then say so."""
+    manifest = publish_replayed(owned)
     note = (SEALED_BY, b"%d" % manifest.writer_epoch)
 
     def sealed(now: ShardManifest) -> ShardManifest:

@@ -27,9 +27,10 @@ from tiltyard.memwal.capture import Captured, capture
 from tiltyard.memwal.claim import INCARNATION
 from tiltyard.memwal.identity import resolved_spec, streamed
 from tiltyard.memwal.incoming import deletions, one_batch, rows_of
+from tiltyard.memwal.life import manifests
 from tiltyard.memwal.log_schema import LogSchema, log_schema
 from tiltyard.memwal.owner import Streamable
-from tiltyard.memwal.routing import Value, manifests, router_of, shard_name, shard_of
+from tiltyard.memwal.routing import Value, router_of, shard_name, shard_of
 from tiltyard.memwal.writer import ShardWriter
 from tiltyard.runtime.awaiting import Begin, in_thread, told
 from tiltyard.table.back_off import back_off
