@@ -31,7 +31,7 @@ from tiltyard.catalog.batch_intents import BATCH_DIR
 from tiltyard.catalog.findings import OF_ROWS, OPTIONS, Finding, Mend
 from tiltyard.catalog.found import is_directory
 from tiltyard.catalog.markers import DEREGISTERED
-from tiltyard.catalog.names import inside_table, is_place, resolve
+from tiltyard.catalog.names import inside_table, is_place
 from tiltyard.catalog.rows import Row
 from tiltyard.dataset import arguments
 from tiltyard.errors import (
@@ -382,7 +382,7 @@ class _Undo:
 
 def _is_free_place(store: Store, place: str) -> bool:
     """Whether a directory can be at a place: no part of the catalog, and none of another table."""
-    return is_place(place) and inside_table(store, resolve(place)) is None
+    return is_place(place) and inside_table(store, place) is None
 
 
 def _is_name(text: str) -> bool:
