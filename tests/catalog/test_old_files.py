@@ -11,6 +11,7 @@ import pytest
 
 from peer import Peer
 from tiltyard.catalog import Catalog, old_files, open_catalog
+from tiltyard.catalog.names import WAITING_DIR
 from tiltyard.catalog.round import Draft
 from tiltyard.catalog.rows import NAMESPACE, Row
 from tiltyard.catalog.settings import Settings
@@ -74,6 +75,19 @@ def test_disk_use_is_bounded_however_many_changes(root: str) -> None:
         most = max(most, len(data(root)))
         age(root, 2)
     assert most <= old_files.KEPT_VERSIONS + old_files.EVERY_VERSIONS
+
+
+def test_requests_that_were_given_up_long_ago_go(root: str) -> None:
+    catalog = fresh(root)
+    change(catalog, 18)
+    waiting = Path(f"{root}/__manifest/{WAITING_DIR}")
+    waiting.mkdir(parents=True)
+    for name, hours in (("old", 2.0), ("old.withdrawn", 2.0), ("young", 0.9)):
+        (waiting / name).write_text("x")
+        then = os.stat(waiting / name).st_mtime - hours * HOURS
+        os.utime(waiting / name, (then, then))
+    change(catalog, 1)
+    assert os.listdir(waiting) == ["young"]
 
 
 def test_young_files_and_those_of_others_stay(root: str) -> None:

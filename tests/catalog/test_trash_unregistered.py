@@ -242,6 +242,22 @@ def test_what_is_in_the_way_is_told_with_what_to_do(root: str, act: str) -> None
     assert told(root) == (([1], None, 0) if act == "undrop" else (None, [1], 0))
 
 
+def test_a_table_that_is_renamed_while_tables_are_listed_is_listed(root: str) -> None:
+    """Under the name that it had, or the one that it got: a listing without it was never true."""
+
+    class Renamed(FaultyStore):
+        names = iter([T, U])
+
+        def list_names(self, directory: str = "") -> list[str]:
+            found = super().list_names(directory)
+            name = next(self.names, None) if directory == "" else None
+            if name is not None:
+                rename_table(lake(root), name, U if name == T else T)
+            return found
+
+    assert list_tables(over(Renamed(open_store(root), Plan()), "v1")).names == ("t",)
+
+
 def test_a_deregistered_table_is_in_the_way_of_one_that_comes_to_its_name(root: str) -> None:
     drop_table(lake(root), T)
     put(lake(root), T, 2)

@@ -245,6 +245,27 @@ def test_a_server_that_wakes_late_does_not_do_what_its_asker_has_given_up(
     assert ids(root) == ["mine", "n"]
 
 
+def test_what_was_taken_over_long_ago_is_not_put_into_a_later_version(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The note that its author has given up may have been removed by then."""
+    monkeypatch.setattr(waiting, "MAX_TAKEN_SECONDS", 0.0)
+    put(root, "one")
+    server, tries = fresh(root), []
+    publish = server._table.publish
+
+    def slow(*args: Any) -> Created:
+        if not tries:
+            fresh(root).mutate(lambda draft: draft.put(Row("other", NAMESPACE)))
+        tries.append(args[1])
+        return publish(*args)
+
+    server._table.publish = slow
+    server.mutate(lambda draft: draft.put(Row("mine", NAMESPACE)))
+    assert len(tries) == 2
+    assert (ids(root), left(root)) == (["mine", "n", "other"], [])
+
+
 def test_a_refusal_in_doubt_takes_the_version_that_was_meant_for_it(
     root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
