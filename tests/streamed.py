@@ -20,6 +20,8 @@ SCHEMA = pa.schema(
 )
 SHARD = "6f1f3a52-9d0e-4f7c-8a57-0c6a5d1e2b3c"
 OTHER_SHARD = "0b8b6f6e-59a4-4f0c-9a3c-93c1d3a4f5e6"
+#: Numbers by key of the table that `streamed` makes unless told otherwise.
+BASE = {1: 0.0, 2: 0.0, 3: 0.0}
 
 
 def rows(ids: list[int], v: float = 0.0, s: str = "a") -> Any:
@@ -35,7 +37,7 @@ def keys(ids: list[int]) -> Any:
 
 def streamed(path: Path, ids: list[int] | None = None, **sharding: Any) -> Any:
     """A table with these rows and a MemWAL."""
-    table = pa.Table.from_batches([rows([1, 2, 3] if ids is None else ids)])
+    table = pa.Table.from_batches([rows(list(BASE) if ids is None else ids)])
     dataset = lance.write_dataset(table, str(path))
     dataset.initialize_mem_wal(**sharding)
     return dataset

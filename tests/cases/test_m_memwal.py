@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import tiltyard.lance as lance
-from streamed import KEY, OTHER_SHARD, SHARD, digest, keys, live, log_names, rows, streamed, values
+from streamed import BASE, KEY, OTHER_SHARD, SHARD, digest, keys, live, log_names, rows, streamed, values
 from tiltyard.errors import (
     InvalidInput,
     OutcomeUnknown,
@@ -28,8 +28,6 @@ from tiltyard.memwal import publishing
 from tiltyard.memwal.tail import tail
 from tiltyard.store.local import LocalStore
 from tiltyard.testing.faults import Crashed, Fault, FaultyPort, Plan, Rule, port_installed
-
-BASE = {1: 0.0, 2: 0.0, 3: 0.0}
 
 
 def table(rows: Any) -> pa.Table:

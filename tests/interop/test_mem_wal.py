@@ -15,6 +15,7 @@ import tiltyard.lance as lance
 from mem_wal_peer import ABANDON, BEGIN, CLOSE, DELETE, LOOKUP, OPEN, PUT, SCAN, listed
 from peer import Peer, PeerError
 from streamed import (
+    BASE,
     OTHER_SHARD,
     SHARD,
     keys,
@@ -31,8 +32,6 @@ from tiltyard.memwal import layout
 from tiltyard.memwal.manifest import update
 from tiltyard.memwal.writer import ShardWriter
 from tiltyard.store.local import LocalStore
-
-BASE = {1: 0.0, 2: 0.0, 3: 0.0}
 
 
 def opened(peer: Peer, path: Path, shard: str = SHARD, **options: Any) -> Any:

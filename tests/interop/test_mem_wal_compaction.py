@@ -14,6 +14,7 @@ import tiltyard.lance as lance
 from mem_wal_peer import ABANDON, BEGIN, CLOSE, DELETE, OPEN, PUT, SCAN, listed
 from peer import Peer, PeerError
 from streamed import (
+    BASE,
     SHARD,
     keys,
     live,
@@ -31,7 +32,6 @@ from tiltyard.memwal.marks import marks_of
 from tiltyard.memwal.writer import ShardWriter
 from tiltyard.table.snapshot import open_latest
 
-BASE = {1: 0.0, 2: 0.0, 3: 0.0}
 MERGE = """
 from lance.mem_wal import CompactedSsTable
 import pyarrow.compute as pc

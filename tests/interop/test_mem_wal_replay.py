@@ -15,13 +15,12 @@ import pytest
 
 from mem_wal_peer import ABANDON, OPEN
 from peer import Peer, PeerError
-from streamed import SCHEMA, SHARD, digest, live, newest_manifest, rows, shard_dir, streamed, values
+from streamed import BASE, SCHEMA, SHARD, digest, live, newest_manifest, rows, shard_dir, streamed, values
 from tiltyard.errors import CorruptFile, UnsupportedFeature
 from tiltyard.memwal import layout
 from tiltyard.memwal.entry import encode_sentinel
 from tiltyard.memwal.writer import ShardWriter
 
-BASE = {1: 0.0, 2: 0.0, 3: 0.0}
 TARGETS = {
     "mem_wal_target_generation": "1",
     "mem_wal_target_generation_dir": "0123abcd_gen_1",

@@ -11,7 +11,7 @@ import pytest
 import tiltyard.lance as lance
 from mem_wal_peer import BEGIN, PUT, SCAN, TAKE, listed
 from peer import Peer, PeerError
-from streamed import OTHER_SHARD, SHARD, newest_manifest, rows, values
+from streamed import BASE, OTHER_SHARD, SHARD, newest_manifest, rows, values
 from tiltyard.memwal.capture import capture
 from tiltyard.memwal.claim import claim
 from tiltyard.memwal.identity import DRAINING_SPEC, identity_of
@@ -23,7 +23,6 @@ from tiltyard.memwal.sealing import seal, unseal
 from tiltyard.memwal.stream import ShardedWriter
 from tiltyard.store.local import LocalStore
 
-BASE = {1: 0.0, 2: 0.0, 3: 0.0}
 SHARDINGS: dict[str, dict[str, Any]] = {
     "by hand": {},
     "buckets": {"bucket_column": "id", "num_buckets": 1},

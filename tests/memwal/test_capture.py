@@ -14,6 +14,7 @@ import pytest
 
 import tiltyard.lance as lance
 from streamed import (
+    BASE,
     OTHER_SHARD,
     SHARD,
     keys,
@@ -33,8 +34,6 @@ from tiltyard.memwal.manifest import update
 from tiltyard.memwal.scan import LsmScan
 from tiltyard.memwal.writer import ShardWriter
 from tiltyard.store.local import LocalStore
-
-BASE = {1: 0.0, 2: 0.0, 3: 0.0}
 
 
 def changed(path: Path, sstables: tuple[SsTable, ...]) -> None:

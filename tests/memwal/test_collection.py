@@ -11,7 +11,19 @@ import pyarrow as pa
 import pytest
 
 import tiltyard.lance as lance
-from streamed import OTHER_SHARD, SHARD, digest, keys, live, log_names, rows, shard_dir, streamed, values
+from streamed import (
+    BASE,
+    OTHER_SHARD,
+    SHARD,
+    digest,
+    keys,
+    live,
+    log_names,
+    rows,
+    shard_dir,
+    streamed,
+    values,
+)
 from tiltyard.errors import InvalidInput, LogTruncated, StoreError, WriterFenced
 from tiltyard.memwal import collection, layout, publishing
 from tiltyard.memwal.collection import KEPT_MANIFESTS, Collected, Grace, collect_streams
@@ -23,7 +35,6 @@ from tiltyard.store.local import LocalStore
 from tiltyard.testing.faults import Crashed, Fault, FaultyPort, Plan, Rule, port_installed
 
 NOW = Grace(0, 0, 0)
-BASE = {1: 0.0, 2: 0.0, 3: 0.0}
 
 
 def collected(dataset: Any, grace: Grace = NOW, **given: Any) -> Collected:

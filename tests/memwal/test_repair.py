@@ -11,14 +11,12 @@ import pytest
 import tiltyard.lance as lance
 from mem_wal_peer import CLOSE, OPEN
 from peer import Peer
-from streamed import SHARD, digest, live, newest_manifest, rows, shard_dir, streamed, values
+from streamed import BASE, SHARD, digest, live, newest_manifest, rows, shard_dir, streamed, values
 from tiltyard.errors import CorruptFile, InvalidInput, ShardSealed, WriterFenced
 from tiltyard.memwal import layout
 from tiltyard.memwal.check import check_shards
 from tiltyard.memwal.repair import plan_repair, repair
 from tiltyard.memwal.writer import ShardWriter
-
-BASE = {1: 0.0, 2: 0.0, 3: 0.0}
 
 
 @pytest.fixture

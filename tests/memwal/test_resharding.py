@@ -16,6 +16,7 @@ import pytest
 
 import tiltyard.lance as lance
 from streamed import (
+    BASE,
     OTHER_SHARD,
     SHARD,
     digest,
@@ -53,7 +54,6 @@ from tiltyard.store.local import LocalStore
 from tiltyard.table.snapshot import open_latest
 from tiltyard.testing.faults import Crashed, Fault, FaultyStore, Plan, Rule
 
-BASE = {1: 0.0, 2: 0.0, 3: 0.0}
 EIGHT = {"bucket_column": "id", "num_buckets": 8}
 FOUR = {"bucket_column": "id", "num_buckets": 4}
 

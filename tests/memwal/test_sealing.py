@@ -12,6 +12,7 @@ import pytest
 
 import tiltyard.lance as lance
 from streamed import (
+    BASE,
     OTHER_SHARD,
     SHARD,
     digest,
@@ -44,7 +45,6 @@ from tiltyard.memwal.writer import ShardWriter
 from tiltyard.store.local import LocalStore
 from tiltyard.testing.faults import Crashed, Fault, FaultyStore, Plan, Rule
 
-BASE = {1: 0.0, 2: 0.0, 3: 0.0}
 EXPECTED = {1: 0.0, 2: 5.0, 10: 1.0, 11: 2.0}
 NONE = "00000000-1111-4222-8333-444444444444"
 

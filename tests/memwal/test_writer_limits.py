@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tiltyard.lance as lance
-from streamed import SHARD, digest, keys, live, log_names, rows, shard_dir, streamed, values
+from streamed import BASE, SHARD, digest, keys, live, log_names, rows, shard_dir, streamed, values
 from tiltyard import runtime
 from tiltyard.errors import (
     CompactionBehind,
@@ -25,7 +25,6 @@ from tiltyard.memwal import publishing
 from tiltyard.memwal.compaction import compact_streams
 from tiltyard.memwal.writer import ShardWriter
 
-BASE = {1: 0.0, 2: 0.0, 3: 0.0}
 LONG_SECONDS = 60.0
 
 
