@@ -41,6 +41,7 @@ from tiltyard.lake.tail import Tail
 from tiltyard.memwal import layout, resharding
 from tiltyard.memwal.capture import capture
 from tiltyard.memwal.check import check_shards
+from tiltyard.memwal.compaction import compact_streams
 from tiltyard.memwal.identity import ACTIVE_SPEC, DRAINING_SPEC, LAST_SPEC
 from tiltyard.memwal.identity import streamed as memwal_of
 from tiltyard.memwal.life import manifests
@@ -164,7 +165,11 @@ def test_after_a_restore_rows_of_the_sharding_in_force_count(path: Path) -> None
     assert (everything(path)[50], everything(path)[51]) == (4.0, 3.0)
     feed = [each for each in Tail(fresh(path), None, False, None) if 50 in each.upserts["id"].to_pylist()]
     assert [each.upserts["v"][0].as_py() for each in feed] == [3.0, 4.0]
-    tidy(fresh(path), compacted)
+    tidied = shutil.copytree(path, path.parent / "tidied")
+    tidy(fresh(tidied), compacted)
+    assert (everything(tidied)[50], everything(tidied)[51]) == (4.0, 3.0)
+    compact_streams(fresh(path)._store, lance.Session())  # of all specs at once
+    assert values(fresh(path).to_table()) == everything(path)
     assert (everything(path)[50], everything(path)[51]) == (4.0, 3.0)
 
 

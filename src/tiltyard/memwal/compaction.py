@@ -46,7 +46,7 @@ from tiltyard.format.operations import CompactedSsTable
 from tiltyard.format.shard_manifest import ACTIVE, SEALED, ShardManifest, SsTable
 from tiltyard.memwal import layout
 from tiltyard.memwal.capture import open_sstable
-from tiltyard.memwal.identity import NOT_INITIALIZED, merge_functions
+from tiltyard.memwal.identity import NOT_INITIALIZED, merge_functions, spec_in_force
 from tiltyard.memwal.life import of_this_life, readable
 from tiltyard.memwal.log_schema import log_schema
 from tiltyard.memwal.manifest import newest, update
@@ -164,8 +164,11 @@ class _Compactor:
         if entry_of(base.manifest) is None:
             raise InvalidInput(NOT_INITIALIZED)
         ours = of_this_life(base, manifests)
-        # Of a key in shards of several sharding specs the row of the newest spec counts: it comes last.
-        ordered = sorted(ours, key=lambda each: (ours[each].shard_spec_id, each))
+        specs = {each: manifest.shard_spec_id for each, manifest in ours.items()}
+        # Of a key in shards of several sharding specs the row of the one in force counts, as it does for
+        # readers, then that of the newest: it comes last.
+        now = spec_in_force(base) if len(set(specs.values())) > 1 else None
+        ordered = sorted(ours, key=lambda each: (specs[each] == now, specs[each], each))
         return _Look(base, {each: ours[each] for each in ordered}, marks_of(base))
 
     def _ends(self, look: _Look) -> Mapping[str, int]:
