@@ -86,6 +86,11 @@ def test_where_nothing_waits_there_is_no_lag(place: str, capsys: Any) -> None:
     ] * 2
     (opened,) = [each for each in found["shards"] if each["spec_id"] == 2]
     assert (opened["epoch"], opened["waiting"], opened["log_entries"]) == (2, 1, 1)
+    ty.open_table(place).drain(take_over=True)
+    for each, how in ((sealed[0], "--yes drops it\n"), (opened, "--yes drops it, with --discard-streamed\n")):
+        would = told(capsys, "shard", "drop", place, each["shard_id"])
+        assert "0 published rows and 0 log entries are not in the table" in would
+        assert would.endswith(how)
 
 
 def test_a_table_that_nobody_streams_into_has_no_shards(tmp_path: Path, capsys: Any) -> None:

@@ -165,8 +165,8 @@ def _drop(found: LanceDataset, arguments: argparse.Namespace) -> int:
     entries = "1 log entry" if facts.log_entries == 1 else f"{facts.log_entries:,} log entries"
     told = f"{counted(facts.waiting_rows, 'published row')} and {entries}"
     print(f"shard {facts.shard_id} ({facts.status}): {told} are not in the table")
-    would_lose = facts.waiting_rows or facts.log_entries
-    print("nothing was changed: --yes drops it" + (", with --discard-streamed" if would_lose else ""))
+    needs_more = facts.waiting_rows or facts.log_entries or facts.status != "sealed"
+    print("nothing was changed: --yes drops it" + (", with --discard-streamed" if needs_more else ""))
     return 0
 
 
