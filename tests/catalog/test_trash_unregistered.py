@@ -224,12 +224,13 @@ def test_a_move_that_is_refused_changes_nothing(root: str) -> None:
     assert not list(Path(root).rglob("drop-*"))
 
 
+@pytest.mark.parametrize("holds", ["a directory", "nothing"])
 @pytest.mark.parametrize("act", ["undrop", "rename"])
-def test_what_is_in_the_way_is_told_with_what_to_do(root: str, act: str) -> None:
+def test_what_is_in_the_way_is_told_with_what_to_do(root: str, act: str, holds: str) -> None:
     remainder = Path(root) / ("t.lance" if act == "undrop" else "u.lance")
     if act == "undrop":
         drop_table(lake(root), T)
-    (remainder / "data").mkdir(parents=True)
+    (remainder / "data" if holds == "a directory" else remainder).mkdir(parents=True)
     os.utime(remainder, (1, 1))
     with pytest.raises(TableAlreadyExists, match="what a creation or a removal that was cut off has left"):
         ACTS[act](lake(root))
