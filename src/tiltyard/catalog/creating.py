@@ -45,7 +45,7 @@ from tiltyard.catalog.found import (
     table_store,
     with_declared,
 )
-from tiltyard.catalog.hiding import Hidden, hidden, is_dropped
+from tiltyard.catalog.hiding import Hidden, hidden
 from tiltyard.catalog.markers import DEREGISTERED, remove_marker
 from tiltyard.catalog.names import (
     REGISTER,
@@ -460,8 +460,10 @@ class _Creation:
             ) from error
 
     def _in_the_way(self, location: str) -> TableAlreadyExists:
+        from tiltyard.catalog import marked
+
         name = self.id[0]
-        if is_dropped(self.catalog, location):
+        if marked.is_dropped(self.catalog.store, location):
             told = f"dropped: bring table {name!r} back (undrop), purge it"
         else:
             told = f"deregistered: register it again (location {location!r})"

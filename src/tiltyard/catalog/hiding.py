@@ -78,12 +78,3 @@ def hidden(catalog: Catalog, location: str, object_id: str) -> Hidden:
     if nonce is not None:
         show = Move(str(runtime.uuid4()), Kind.SHOW, "", location, object_id, nonce=nonce)
     return Hidden(catalog, location, object_id, True, show, looked_at)
-
-
-def is_dropped(catalog: Catalog, location: str) -> bool:
-    """Whether a marker says that a directory holds a table that was dropped in a catalog without a register,
-    where the store could not move it away.
-    """
-    from tiltyard.catalog import marked
-
-    return marked.is_dropped(catalog.store, location)

@@ -57,7 +57,7 @@ def record_of(store: Store, directory: str) -> Dropped | None:
 
 
 def is_dropped(store: Store, location: str) -> bool:
-    """Whether a directory that has a table's name holds one that was dropped."""
+    """Whether a directory that has a table's name holds one that was dropped, and could not be moved away."""
     return record_of(store, location) is not None
 
 
