@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import tiltyard.lance as lance
+from tiltyard.format.fragment import FragmentList
 from tiltyard.session import Limits, Session
 from tiltyard.table.merge import kept_keys
 from tiltyard.table.merge.join import KeyIndex
@@ -99,3 +101,19 @@ def test_keys_that_are_too_many_are_not_kept(tmp_path: Path, monkeypatch: pytest
         snapshot = lance.dataset(path, session=session)._snapshot
         key = resolve_key(snapshot.schema, ["k"])
         assert [find_kept(snapshot, key, asked) for _ in range(3)] == [None] * 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_found_where_fragments_are_listed_out_of_order(tmp_path: Path, kind: str) -> None:
+    """As other writers may leave them: a merge takes addresses as they ascend."""
+    dataset = lance.write_dataset(table(kind, range(60)), str(tmp_path / "t"), max_rows_per_file=25)
+    listed = dataset._snapshot
+    fragments = FragmentList.of(list(listed.fragments)[::-1])
+    snapshot = replace(listed, manifest=replace(listed.manifest, fragments=fragments))
+    key = resolve_key(snapshot.schema, ["k"])
+    wanted = pa.array([KINDS[kind](i) for i in (1, 30, 59)], key.fields[0].arrow_type)
+    found = [find_rows(each, key, KeyIndex([wanted]), [wanted]) for each in (listed, snapshot)]
+    assert found[0].addresses.tolist() == found[1].addresses.tolist()
+    assert found[0].codes.tolist() == found[1].codes.tolist()
+    assert len(set((found[0].addresses >> 32).tolist())) == 3
+    check(snapshot, wanted.to_pylist())

@@ -183,9 +183,12 @@ def _compared_all(snapshot: Snapshot, key: Key, keys: KeyIndex, fragments: Seque
             addresses.append(places.addresses(hit + first))
             codes.append(which)
         first += rows
-    every = np.concatenate(addresses)
+    every, of_row = np.concatenate(addresses), np.concatenate(codes)
     addresses.clear()  # there may be millions
-    return Found(every, np.concatenate(codes))
+    if not bool((every[1:] >= every[:-1]).all()):  # another writer has listed fragments out of order
+        order = np.argsort(every, kind="stable")
+        every, of_row = every[order], of_row[order]
+    return Found(every, of_row)
 
 
 def key_columns(
