@@ -167,6 +167,27 @@ def test_maintain_tells_of_a_shard_that_it_cannot_compact(
     assert "shard " in capsys.readouterr().out
 
 
+def test_maintain_brings_nothing_in_before_the_rows_of_an_earlier_sharding(
+    table: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are older: where they cannot be brought in, a newer row of their key would be replaced later."""
+
+    def fails(*given: Any) -> Any:
+        raise InvalidInput("a stray cannot be read")
+
+    with table.stream() as stream:
+        stream.put(row(10, 5))
+    with monkeypatch.context() as patched:
+        patched.setattr(upkeep, "tidy", fails)
+        assert main(["maintain", table.uri, "--once"]) == 1
+    told = capsys.readouterr().out
+    assert "sharding" in told
+    assert "a stray cannot be read" in told
+    assert held(ty.open_table(table.uri)) == {1: 1, 2: 2}
+    assert main(["maintain", table.uri, "--once"]) == 0
+    assert held(ty.open_table(table.uri)) == {1: 1, 2: 2, 10: 5}
+
+
 def test_a_table_is_not_deleted_under_streamed_rows_unless_they_are_given_up(tmp_path: Path) -> None:
     """M16, of a table without a catalog; its MemWAL cannot be dropped like an index at all."""
     made = ty.connect(tmp_path).create_table("t", SCHEMA, key="id")

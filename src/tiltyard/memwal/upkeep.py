@@ -36,16 +36,16 @@ def stream_upkeep(table: Streamable, done: Steps, grace: Grace = USUAL_GRACE) ->
     began = runtime.monotonic()
     try:
         tidied = tidy(table, compacted)
-    except Exception as error:  # told in the report: the other steps are done all the same
+    except Exception as error:  # told in the report; rows of earlier shardings are older, and come first
         done.failed(SHARDING, error, runtime.monotonic() - began)
     else:
         if tidied.shards or tidied.activated is not None:
             done.run(SHARDING, lambda: tidied, lambda each: (True, str(each)))
-    done.run(
-        STREAMS,
-        lambda: compact_streams(store, session),
-        lambda each: (bool(each.generations), told_compaction(each)),
-    )
+        done.run(
+            STREAMS,
+            lambda: compact_streams(store, session),
+            lambda each: (bool(each.generations), told_compaction(each)),
+        )
     done.run(
         COLLECTION,
         lambda: collect_streams(store, session, grace=grace),
