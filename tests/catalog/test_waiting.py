@@ -388,6 +388,17 @@ def test_requests_that_are_old_strange_or_ask_for_too_much_are_left_alone(
     assert left(root) == ["one", "two"]
 
 
+def test_requests_that_processes_left_which_died_keep_nobody_from_being_served(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "MAX_SERVED", 4)
+    for number in range(9):
+        put(root, f"dead{number}", asked_at=0.0)
+    put(root, "young")
+    create_namespace(fresh(root), ("b",))
+    assert ids(root) == ["a", "b", "n"]
+
+
 @pytest.mark.parametrize("id", ["", "n$", "n$.a", "zz$a", "n"])
 def test_what_nobody_may_make_is_not_made_for_another(root: str, id: str) -> None:
     put(root, "one", id=id)

@@ -207,7 +207,7 @@ def spec(transform: Any = "bucket", sources: tuple[int, ...] = (0,), **facts: An
 
 
 WRONG: dict[str, tuple[Any, type[Exception], str]] = {
-    "the same": (FOUR, InvalidInput, "sharded like this already"),
+    "the same": (FOUR, InvalidInput, r"already: spec 1 \(bucket of id into 4\)"),
     "the same as a spec": (spec(parameters={"num_buckets": "4"}), InvalidInput, "like this already"),
     "by hand": ({}, InvalidInput, "named by hand"),
     "no field": (ShardingSpec(2, ()), UnsupportedFeature, "one field, found 0"),
@@ -230,6 +230,7 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "only half of it": ({"num_buckets": 3}, InvalidInput, "both"),
     "two ways": ({**EIGHT, "unsharded": True}, InvalidInput, "at most one"),
     "floats": ({"identity_column": "v"}, InvalidInput, "cannot be used as a shard key"),
+    "no part of the key": ({"identity_column": "s"}, InvalidInput, r"column of their key \(id\), found 's'"),
     "a name of ours": (spec(field_id="tiltyard.incarnation"), InvalidInput, "named by some text"),
 }
 

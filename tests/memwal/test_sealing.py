@@ -26,6 +26,7 @@ from streamed import (
 )
 from tiltyard.errors import (
     InvalidInput,
+    ObjectNotFound,
     ShardError,
     ShardingChanging,
     ShardSealed,
@@ -35,7 +36,9 @@ from tiltyard.errors import (
     WriterFenced,
 )
 from tiltyard.format.shard_manifest import ACTIVE, SEALED
+from tiltyard.memwal import publishing
 from tiltyard.memwal.claim import INCARNATION
+from tiltyard.memwal.collection import Grace, collect_streams
 from tiltyard.memwal.manifest import update
 from tiltyard.memwal.resharding import compacted, revise
 from tiltyard.memwal.routing import is_closed
@@ -90,6 +93,30 @@ def test_a_seal_publishes_the_log_and_fences_the_writer(dataset: Any) -> None:
         ShardWriter.open(dataset, SHARD)
     assert seal(dataset, SHARD) == made
     assert digest(path_of(dataset)) == before
+
+
+@pytest.mark.parametrize("deed", ["flush", "seal"])
+def test_whoever_was_passed_and_finds_its_directory_collected_is_fenced(
+    dataset: Any, deed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = publishing.write_sstable
+    writer = written(dataset)
+
+    def passed(*arguments: Any) -> Any:
+        monkeypatch.setattr(publishing, "write_sstable", real)
+        real(*arguments)
+        seal(lance.dataset(dataset.uri), SHARD)
+        store, session = dataset._store, dataset._session
+        assert collect_streams(store, session, grace=Grace(0, 0, 0)).directories
+        raise ObjectNotFound("a file of the generation is gone")
+
+    monkeypatch.setattr(publishing, "write_sstable", passed)
+    if deed == "seal":
+        assert is_closed(seal(dataset, SHARD))
+    else:
+        with pytest.raises(WriterFenced):
+            writer.flush()
+    assert values(live(path_of(dataset))) == EXPECTED
 
 
 def test_a_shard_that_another_program_sealed_is_taken_over_and_emptied(dataset: Any) -> None:

@@ -319,7 +319,9 @@ class Served:
             listed = [each for each in store.list_names(WAITING_DIR) if "." not in each]
         except StoreError:
             return
-        for uuid in listed[: MAX_SERVED - len(self._taken)]:
+        for uuid in listed:  # among them those of processes that died, until they are swept
+            if len(self._taken) >= MAX_SERVED:
+                return
             path = f"{WAITING_DIR}/{uuid}"
             try:
                 new = _decoded(store.read(path).to_pybytes(), self._table.root.durable)

@@ -27,6 +27,7 @@ from tiltyard.memwal.merge_functions import CLOSED
 from tiltyard.memwal.sharding import BUCKET, IDENTITY, MAX_BUCKETS, NUM_BUCKETS
 from tiltyard.memwal.stream import ShardedWriter
 from tiltyard.memwal.writer import ShardWriter
+from tiltyard.runtime.again import Keeper
 from tiltyard.runtime.awaiting import in_thread
 from tiltyard.table.maintain import MAX_INTERVAL_SECONDS
 from tiltyard.table.unique import UNIQUE
@@ -34,7 +35,6 @@ from tiltyard.table.unique import UNIQUE
 if TYPE_CHECKING:
     from tiltyard.dataset import LanceDataset
     from tiltyard.lake.tail import Tail
-    from tiltyard.memwal.upkeep import Keeper
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +87,9 @@ class Stream:
         """Use `Table.stream`."""
         self._ds = ds
         self._writer = ShardedWriter(ds, only=only, **options)
-        self._keeper: Keeper | None = None
+        self._keeper: Keeper[None] | None = None
         self._process = runtime.process_id()
         if drain_every is not None:
-            from tiltyard.memwal.upkeep import Keeper
-
             self._keeper = Keeper(self._drain, drain_every, f"drain of {ds.uri}").start()
 
     def __repr__(self) -> str:

@@ -120,6 +120,15 @@ def wanted_sharding(snapshot: Snapshot, sharding: Mapping[str, Any] | ShardingSp
         )
     if merged_by(snapshot) is not None:
         _check_one_shard_a_key(specs, snapshot.schema)
+    key = {each.id: each.name for each in snapshot.schema.primary_key}
+    strange = [
+        each for spec in specs for field in spec.fields for each in field.source_ids if each not in key
+    ]
+    if key and strange:
+        raise InvalidInput(
+            f"rows are shared out by a column of their key ({', '.join(key.values())}), found "
+            f"{snapshot.schema.by_id(strange[0]).name!r}: rows of one key could come into several shards"
+        )
     return ShardingSpec(0, tuple(replace(each, field_id=field_id) for each in specs[0].fields))
 
 

@@ -132,7 +132,7 @@ def _facts(
 ) -> ShardFacts:
     mark = 0 if found is None else found.details.marks.get(shard_id, 0)
     standing = positions(shard)
-    ahead = measured(shard_id, manifest, mark, standing)
+    ahead = measured(manifest, mark)
     logged = list(_logged(shard, [each for each in standing if each > manifest.replay_after]))
     waiting = [each for each in manifest.sstables if each.generation > mark]
     times = [*(each.mtime_ns for each in logged), *_published_at(shard, waiting)]

@@ -182,9 +182,13 @@ def publish_generation(owned: Owned, manifest: ShardManifest, table: MemTable) -
     _check_table(owned, known)
     name = layout.sstable_name(table.generation)
     version = written_version(owned.base)
-    made = write_sstable(
-        owned.shard, name, table.generation, table.stored(), version, owned.base.session, owned.maintained
-    )
+    try:
+        made = write_sstable(
+            owned.shard, name, table.generation, table.stored(), version, owned.base.session, owned.maintained
+        )
+    except TiltyardError:
+        still_ours(owned.shard, known)  # who was passed may have had its directory collected
+        raise
     return update(owned.shard, known, lambda current: named(current, made, table.logged_to))
 
 

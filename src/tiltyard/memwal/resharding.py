@@ -30,6 +30,7 @@ from tiltyard import runtime
 from tiltyard.errors import InvalidInput, RetryableConflict, ShardContention, ShardingChanging
 from tiltyard.format.mem_wal import MemWalDetails, ShardingField, ShardingSpec
 from tiltyard.format.operations import CreateIndex
+from tiltyard.format.schema import Schema
 from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.format.transaction import Transaction
 from tiltyard.memwal import layout
@@ -71,7 +72,10 @@ class Tidied:
 
     def __str__(self) -> str:
         told = f"{counted(len(self.shards), 'shard')} of earlier shardings sealed and drained"
-        return told if self.activated is None else f"{told}; sharding spec {self.activated} is in force"
+        if self.activated is None:
+            return told if self.shards else "nothing is left to do: the table's sharding is in force"
+        force = f"sharding spec {self.activated} is in force"
+        return f"{told}; {force}" if self.shards else f"{force}; no shard was to be emptied"
 
 
 def revise(
@@ -107,11 +111,11 @@ def _begin(table: Streamable, sharding: Mapping[str, Any] | ShardingSpec) -> Non
         found = streamed(base)
         wanted = wanted_sharding(base, sharding)
         if found.draining:
-            _check_same(found, wanted)
+            _check_same(base, found, wanted)
             return
         active = found.spec
         if active is not None and active.fields == wanted.fields:
-            raise InvalidInput(f"{base.store.uri} is sharded like this already: {shown(active)}")
+            raise InvalidInput(f"{base.store.uri} is sharded like this already: {shown(active, base.schema)}")
         for manifest in of_this_life(base, known).values():
             if not is_closed(manifest):
                 rehearse(base, manifest)
@@ -125,13 +129,14 @@ def _begin(table: Streamable, sharding: Mapping[str, Any] | ShardingSpec) -> Non
     )
 
 
-def _check_same(found: Streamed, wanted: ShardingSpec) -> None:
+def _check_same(base: Snapshot, found: Streamed, wanted: ShardingSpec) -> None:
     """Raise `ShardingChanging` where the change that is under way is another one."""
     coming = found.coming
     if coming.fields != wanted.fields:
         raise ShardingChanging(
-            f"the table's sharding is being changed to {shown(coming)} already, and {shown(wanted)} was "
-            "asked for; nothing was changed. Finish that first (`tiltyard shard revise TABLE --resume`)"
+            f"the table's sharding is being changed to {shown(coming, base.schema)} already, and "
+            f"{shown(wanted, base.schema)} was asked for; nothing was changed. Finish that first (`tiltyard "
+            "shard revise TABLE --resume`)"
         )
 
 
@@ -234,14 +239,15 @@ def _committed(base: Snapshot, details: MemWalDetails) -> bool:
     return True
 
 
-def shown(spec: ShardingSpec | None) -> str:
+def shown(spec: ShardingSpec | None, schema: Schema) -> str:
     """A spec in words."""
     if spec is None or not spec.fields:
         return "shards named by hand"
+    names = {each.id: each.name for each in schema.fields}
     parts = []
     for each in spec.fields:
-        ids = ", ".join(map(str, each.source_ids))
+        columns = ", ".join(names.get(id, f"field {id}") for id in each.source_ids)
         told = "" if each.transform != BUCKET else f" into {num_buckets(each)}"
-        parts.append(f"{each.transform}" + (f" of field {ids}{told}" if ids else ""))
+        parts.append(f"{each.transform}" + (f" of {columns}{told}" if columns else ""))
     told = "; ".join(parts)
     return f"spec {spec.spec_id} ({told})" if spec.spec_id else told

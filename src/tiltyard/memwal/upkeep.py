@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tiltyard import runtime
@@ -14,7 +13,6 @@ from tiltyard.table.wording import counted, sized
 
 if TYPE_CHECKING:
     from tiltyard.memwal.owner import Streamable
-    from tiltyard.runtime import Event, Lock, Task
     from tiltyard.table.optimize import Steps
 
 SHARDING, STREAMS, COLLECTION = "sharding", "streams", "collection"
@@ -74,58 +72,3 @@ def told_collected(done: Collected) -> str:
     for index, count in sorted(done.held.items()):
         text += f"; {counted(count, 'SSTable')} stay until index {index!r} has caught up"
     return text
-
-
-class Keeper:
-    """Does a piece of work every so often on a thread of its own, until `stop`; what it raises is kept, and
-    the next time tried again.
-    """
-
-    def __init__(self, work: Callable[[], object], interval: float, name: str) -> None:
-        """`interval`: seconds from the end of one time to the next."""
-        self._work = work
-        self._interval = interval
-        self._name = name
-        self._stop: Event = runtime.event()
-        self._guard: Lock = runtime.leaf_lock()
-        self._task: Task[None] | None = None
-        self._passes = 0
-        self._error: Exception | None = None
-
-    def start(self) -> Keeper:
-        """Begin; the first time after the interval."""
-        self._task = runtime.spawn(self._run, name=self._name)
-        return self
-
-    def stop(self) -> None:
-        """End when what runs now is done."""
-        self._stop.set()
-        if self._task is not None:
-            self._task.join()
-
-    def end(self) -> None:
-        """The same without waiting for it."""
-        self._stop.set()
-
-    @property
-    def passes(self) -> int:
-        """How often it was done."""
-        with self._guard:
-            return self._passes
-
-    @property
-    def error(self) -> Exception | None:
-        """What the last time failed with; None where it did not."""
-        with self._guard:
-            return self._error
-
-    def _run(self) -> None:
-        while not self._stop.wait(deadline=runtime.monotonic() + self._interval):
-            failed: Exception | None = None
-            try:
-                self._work()
-            except Exception as error:  # kept, and told to who asks: the next time may go well
-                failed = error
-            with self._guard:
-                self._passes += 1
-                self._error = failed

@@ -16,6 +16,7 @@ import numpy as np
 
 from tiltyard import runtime
 from tiltyard.errors import InvalidInput
+from tiltyard.runtime.again import Keeper
 from tiltyard.table.compact import CompactionOptions, compact, plan_compaction
 from tiltyard.table.index_segments import covered_now, is_usable
 from tiltyard.table.optimize import (
@@ -38,7 +39,6 @@ from tiltyard.table.snapshot import open_latest
 from tiltyard.table.wording import counted
 
 if TYPE_CHECKING:
-    from tiltyard.runtime import Event, Lock, Task
     from tiltyard.session import Session
     from tiltyard.store import Store
     from tiltyard.table.snapshot import Snapshot
@@ -257,76 +257,39 @@ class Maintainer:
             raise InvalidInput(
                 f"interval is a number of seconds up to {MAX_INTERVAL_SECONDS:.0f}, found {interval}"
             )
-        self._store = store
-        self._session = session
-        self._limits = limits
-        self._interval = float(interval)
-        self._root = root
-        self._streams = streams
-        self._told = told
-        self._stop: Event = runtime.event()
-        self._lock: Lock = runtime.leaf_lock()
-        self._task: Task[None] | None = None
-        self._passes = 0
-        self._last: OptimizeReport | None = None
-        self._error: Exception | None = None
-        self._next_at: float | None = None
+        self._keeper = Keeper[OptimizeReport](
+            lambda: maintain_once(store, session, limits, root=root, streams=streams),
+            float(interval),
+            "tiltyard-maintainer",
+            at_once=True,
+            told=told,
+        )
+        self._uri = store.uri
 
     def start(self) -> Maintainer:
         """Begin; the first pass at once. Raises `InvalidInput` when it runs already."""
-        if self._task is not None and not self._task.done():
-            raise InvalidInput(f"the maintainer of {self._store.uri} runs already")
-        self._stop.clear()
-        self._task = runtime.spawn(self._run, name="tiltyard-maintainer")
+        if self._keeper.running:
+            raise InvalidInput(f"the maintainer of {self._uri} runs already")
+        self._keeper.start()
         return self
 
     def stop(self, *, deadline: float | None = None) -> None:
         """End after the pass that runs now. `deadline` (of `runtime.monotonic()`): raises `TimeoutError` when
         it has not ended by then; it still will.
         """
-        self._stop.set()
-        if self._task is not None:
-            self._task.join(deadline=deadline)
+        self._keeper.stop(deadline=deadline)
 
     def status(self) -> Status:
         """How it stands."""
-        with self._lock:
-            running = self._task is not None and not self._task.done()
-            at = self._next_at if running else None
-            wait = None if at is None else max(0.0, at - runtime.monotonic())
-            return Status(running, self._passes, self._last, self._error, wait)
+        keeper = self._keeper
+        return Status(keeper.running, keeper.passes, keeper.last, keeper.error, keeper.next_in)
 
     def run_once(self) -> OptimizeReport:
         """One pass on the calling thread."""
-        report = maintain_once(
-            self._store, self._session, self._limits, root=self._root, streams=self._streams
-        )
-        with self._lock:
-            self._passes += 1
-            self._last, self._error = report, None
-        return report
+        return self._keeper.once()
 
     def __enter__(self) -> Maintainer:
-        return self if self.status().running else self.start()
+        return self if self._keeper.running else self.start()
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            outcome: OptimizeReport | Exception
-            with self._lock:
-                self._next_at = None
-            try:
-                outcome = self.run_once()
-            except Exception as error:  # kept for `status`: the table may be back at the next pass
-                outcome = error
-                with self._lock:
-                    self._passes += 1
-                    self._error = error
-            if self._told is not None:
-                self._told(outcome)
-            until = runtime.monotonic() + self._interval
-            with self._lock:
-                self._next_at = until
-            self._stop.wait(deadline=until)
