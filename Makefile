@@ -27,8 +27,9 @@ test: lint
 interop: $(VENV)/.installed
 	$(BIN)/python -m pytest -n $(JOBS) --durations=20 tests/interop
 
+# Long races and searches: at most an hour. TILTYARD_SOAK_MINUTES and TILTYARD_SOAK_SEED: see docs/testing.md.
 soak: $(VENV)/.installed
-	$(BIN)/python -m pytest --durations=20 -m soak
+	$(BIN)/python -m pytest -n $(JOBS) --maxschedchunk 1 --durations=20 -m soak
 
 sanitize: $(VENV)/.installed
 	sh tests/sanitize/run.sh $(BIN)/python

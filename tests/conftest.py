@@ -9,12 +9,19 @@ import pytest
 from hypothesis import settings
 
 from peer import Peer
+from soaking import Soak
 from tiltyard.store.uri import DURABLE_VARIABLE
 
 # The same examples at every run, so that what passes here passes there; `TILTYARD_EXPLORE=1` draws new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None)
 settings.load_profile("explore" if os.environ.get("TILTYARD_EXPLORE") else "repeatable")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What soak tests share (see `soaking`): the number of processes that run tests is known here."""
+    jobs = os.environ.get("PYTEST_XDIST_WORKER_COUNT") or config.getoption("numprocesses", None) or 1
+    config.pluginmanager.register(Soak(int(jobs)))
 
 
 @pytest.fixture(scope="session")

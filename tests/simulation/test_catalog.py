@@ -4,14 +4,13 @@ small pairs through every schedule. Nothing may be found.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import count
 
 import pytest
 from _pytest.mark.structures import ParameterSet
 
+from soaking import Share
 from tiltyard.testing.simulation.catalogs_scenarios import (
     PAIRS,
     PLACES,
@@ -27,9 +26,6 @@ from tiltyard.testing.simulation.storm import CALM
 PAIR_RUNS = 40
 GROUP_RUNS = 5
 """Runs of each scenario in `make test`: together they take half a minute."""
-
-SOAK_SECONDS = float(os.environ.get("TILTYARD_SOAK_SECONDS", "15"))
-"""Time for each scenario in `make soak`."""
 
 UNREGISTERED_RUNS = 150
 """Runs of each scenario without a register in `make soak`: what goes wrong there about once in some hundred
@@ -76,11 +72,8 @@ def test_nothing_goes_wrong_in_many_runs_without_a_register(name: str) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", [name for name in CATALOGS if "-directories-" not in name])
-def test_nothing_goes_wrong_for_long(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    report = explore(CATALOGS[name](), count(100_000), seconds=SOAK_SECONDS)
-    with capsys.disabled():
-        print(f"\n{report}")
-    assert report.finding is None, str(report.finding)
+def test_nothing_goes_wrong_for_long(name: str, share: Share) -> None:
+    share.explore(CATALOGS[name]())
 
 
 def pair_of(where: str, pair: Pair, *starts: str, weather: bool = False) -> CatalogScenario:
@@ -125,10 +118,8 @@ def every_pair() -> Iterator[ParameterSet]:
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("where", "pair"), list(every_pair()))
-def test_every_schedule_of_every_pair_with_one_preemption(where: str, pair: Pair) -> None:
-    report = exhaust(pair_of(where, pair), events=1)
-    assert report.finding is None, str(report.finding)
-    assert report.complete
+def test_every_schedule_of_every_pair_with_one_preemption(where: str, pair: Pair, share: Share) -> None:
+    share.exhaust(pair_of(where, pair))
 
 
 @pytest.mark.soak
@@ -136,12 +127,10 @@ def test_every_schedule_of_every_pair_with_one_preemption(where: str, pair: Pair
 @pytest.mark.parametrize(
     "pair", [("create", "create"), ("create", "drop"), ("drop", "undrop"), ("rename", "create")]
 )
-def test_every_single_accident_of_two(where: str, pair: Pair) -> None:
+def test_every_single_accident_of_two(where: str, pair: Pair, share: Share) -> None:
     """One fault or one preemption, wherever it can be."""
     starts = ("present",) if "rename" in pair else ("absent", "present", "dropped")
-    report = exhaust(pair_of(where, pair, *starts, weather=True), events=1)
-    assert report.finding is None, str(report.finding)
-    assert report.complete
+    share.exhaust(pair_of(where, pair, *starts, weather=True))
 
 
 def test_a_search_through_everything_draws_every_pair_and_every_start() -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -251,3 +252,34 @@ def test_nothing_looked_at_is_no_result() -> None:
         explore(Own(ask_three), [])
     with pytest.raises(InvalidInput, match="most is 0"):
         exhaust(Own(ask_three), most=0)
+
+
+# -- a part of every schedule -----------------------------------------------------------------------
+
+
+def note_five(world: World) -> list[str]:
+    world.scheduler.trace.append(str([world.choices.choose(3, 0.5) for _ in range(5)]))
+    return []
+
+
+def test_a_search_in_a_drawn_order_sees_the_same_runs() -> None:
+    straight = exhaust(Own(note_five), events=2)
+    drawn = exhaust(Own(note_five), events=2, order=Random(3))
+    assert drawn.complete
+    assert drawn.covered == straight.covered == 1.0
+    assert drawn.states == straight.states
+    assert len(drawn.states) == drawn.runs == straight.runs == 1 + 5 * 2 + 10 * 4
+
+
+def test_a_search_that_stops_tells_how_much_it_saw() -> None:
+    whole = exhaust(Own(note_five), events=1).runs
+    for most in range(1, whole):
+        report = exhaust(Own(note_five), events=1, most=most, order=Random(most))
+        assert not report.complete
+        assert report.covered == pytest.approx(most / whole)
+    assert "27% of the schedules" in str(exhaust(Own(note_five), events=1, most=3))
+
+
+def test_what_a_drawn_order_sees_first_is_another_thing_each_time() -> None:
+    seen = {frozenset(exhaust(Own(note_five), events=2, most=3, order=Random(at)).states) for at in range(9)}
+    assert len(seen) > 5

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from itertools import count
 from unittest import mock
 
 import pytest
 
+from soaking import Share
 from tiltyard.table.merge.source import Source
 from tiltyard.testing.faults import Fault
 from tiltyard.testing.simulation.choices import RandomChoices
@@ -20,10 +19,6 @@ RUNS = 15
 """Runs of each scenario on each file system."""
 
 POOR = [each for each in FileSystem if each is not FileSystem.WHOLE]
-
-
-SOAK_SECONDS = float(os.environ.get("TILTYARD_SOAK_SECONDS", "15"))
-"""Time for each scenario on each file system in `make soak`."""
 
 NAMES = ["appends-disk", "cleanups-disk", "tags-disk", "everything-disk"]
 
@@ -39,10 +34,10 @@ def test_nothing_goes_wrong_on_a_file_system_that_lacks_calls(kind: FileSystem, 
 @pytest.mark.parametrize("network", [False, True])
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", FileSystem)
-def test_nothing_goes_wrong_for_long_on_any_file_system(kind: FileSystem, name: str, network: bool) -> None:
-    scenario = with_settings(SCENARIOS[name](), file_system=kind, network=network)
-    report = explore(scenario, count(200_000), seconds=SOAK_SECONDS)
-    assert report.finding is None, str(report.finding)
+def test_nothing_goes_wrong_for_long_on_any_file_system(
+    kind: FileSystem, name: str, network: bool, share: Share
+) -> None:
+    share.explore(with_settings(SCENARIOS[name](), file_system=kind, network=network))
 
 
 @pytest.mark.parametrize("kind", FileSystem)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from itertools import count
 from typing import Any
 
 import pytest
 
+from soaking import Share
 from tiltyard.testing.faults import Fault
 from tiltyard.testing.simulation.explore import exhaust, explore
 from tiltyard.testing.simulation.scenarios import TABLES
@@ -17,9 +16,6 @@ from tiltyard.testing.simulation.world import Medium, Settings
 
 RUNS = 25
 """Runs of each scenario in `make test`."""
-
-SOAK_SECONDS = float(os.environ.get("TILTYARD_SOAK_SECONDS", "15"))
-"""Time for each scenario in `make soak`."""
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -35,11 +31,8 @@ def test_nothing_goes_wrong(name: str) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", TABLES)
-def test_nothing_goes_wrong_for_long(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    report = explore(TABLES[name](), count(100_000), seconds=SOAK_SECONDS)
-    with capsys.disabled():
-        print(f"\n{report}")
-    assert report.finding is None, str(report.finding)
+def test_nothing_goes_wrong_for_long(name: str, share: Share) -> None:
+    share.explore(TABLES[name]())
 
 
 def small(medium: Medium, **actors: Any) -> TableScenario:

@@ -4,15 +4,14 @@ every schedule, and the cases that were reported of other implementations.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import count
 from typing import Any, get_args
 
 import pytest
 
 from accidents import ACCIDENTS
+from soaking import Share
 from tiltyard.memwal import layout
 from tiltyard.memwal.claim import MAX_CLAIMS
 from tiltyard.testing.faults import Fault
@@ -39,9 +38,6 @@ from tiltyard.testing.simulation.world import Medium, Settings, World
 RUNS = 8
 """Runs of each scenario in `make test`."""
 
-SOAK_SECONDS = float(os.environ.get("TILTYARD_SOAK_SECONDS", "15"))
-"""Time for each scenario in `make soak`."""
-
 MEDIA = get_args(Medium)
 
 
@@ -57,11 +53,8 @@ def test_nothing_goes_wrong(name: str) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", STREAMS)
-def test_nothing_goes_wrong_for_long(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    report = explore(STREAMS[name](), count(100_000), seconds=SOAK_SECONDS)
-    with capsys.disabled():
-        print(f"\n{report}")
-    assert report.finding is None, str(report.finding)
+def test_nothing_goes_wrong_for_long(name: str, share: Share) -> None:
+    share.explore(STREAMS[name]())
 
 
 # -- every schedule ------------------------------------------------------------------------------
@@ -99,18 +92,6 @@ SHORT = [("first claim, first claim", "disk"), *((pair, "objects") for pair in P
 
 @pytest.mark.parametrize(("pair", "medium"), SHORT)
 def test_every_preemption_and_accident(pair: str, medium: Medium) -> None:
-    _accidents(pair, medium)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize(
-    ("pair", "medium"), [(pair, medium) for pair in PAIRS for medium in MEDIA if (pair, medium) not in SHORT]
-)
-def test_every_preemption_and_accident_of_longer_pairs(pair: str, medium: Medium) -> None:
-    _accidents(pair, medium)
-
-
-def _accidents(pair: str, medium: Medium) -> None:
     report = exhaust(small(medium, pair, ACCIDENTS[medium]), events=1, most=5_000)
     assert report.finding is None, str(report.finding)
     assert report.complete, str(report)
@@ -118,11 +99,18 @@ def _accidents(pair: str, medium: Medium) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize(
+    ("pair", "medium"), [(pair, medium) for pair in PAIRS for medium in MEDIA if (pair, medium) not in SHORT]
+)
+def test_every_preemption_and_accident_of_longer_pairs(pair: str, medium: Medium, share: Share) -> None:
+    share.exhaust(small(medium, pair, ACCIDENTS[medium]))
+
+
+@pytest.mark.soak
 @pytest.mark.parametrize("medium", MEDIA)
 @pytest.mark.parametrize("pair", PAIRS)
-def test_every_schedule_with_two_preemptions_or_accidents(pair: str, medium: Medium) -> None:
-    report = exhaust(small(medium, pair, ACCIDENTS[medium]), events=2, most=2_000)
-    assert report.finding is None, str(report.finding)
+def test_every_schedule_with_two_preemptions_or_accidents(pair: str, medium: Medium, share: Share) -> None:
+    share.exhaust(small(medium, pair, ACCIDENTS[medium]), events=2)
 
 
 # -- cases that were reported --------------------------------------------------------------------

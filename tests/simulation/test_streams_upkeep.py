@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 
 from accidents import ACCIDENTS
+from soaking import Share
 from tiltyard.testing.simulation.explore import exhaust
 from tiltyard.testing.simulation.storm import CALM, Weather
 from tiltyard.testing.simulation.streams import Client
@@ -66,26 +67,19 @@ LONG = [(name, medium) for name in PAIRS for medium in MEDIA if (name, medium) n
 
 @pytest.mark.parametrize(("name", "medium"), SHORT)
 def test_every_schedule_with_one_preemption(name: str, medium: Medium) -> None:
-    _through(name, medium)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize(("name", "medium"), LONG)
-def test_every_schedule_with_one_preemption_of_longer_pairs(name: str, medium: Medium) -> None:
-    _through(name, medium)
-
-
-def _through(name: str, medium: Medium) -> None:
     report = exhaust(pair_of(name, medium), events=1, most=1_500)
     assert report.finding is None, str(report.finding)
     assert report.complete, str(report)
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize(("name", "medium"), LONG)
+def test_every_schedule_with_one_preemption_of_longer_pairs(name: str, medium: Medium, share: Share) -> None:
+    share.exhaust(pair_of(name, medium))
+
+
+@pytest.mark.soak
 @pytest.mark.parametrize("medium", MEDIA)
 @pytest.mark.parametrize("name", PAIRS)
-def test_every_preemption_and_accident(name: str, medium: Medium) -> None:
-    report = exhaust(pair_of(name, medium, ACCIDENTS[medium]), events=1, most=6_000)
-    assert report.finding is None, str(report.finding)
-    assert report.complete, str(report)
-    assert report.struck
+def test_every_preemption_and_accident(name: str, medium: Medium, share: Share) -> None:
+    share.exhaust(pair_of(name, medium, ACCIDENTS[medium]))

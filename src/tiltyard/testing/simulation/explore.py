@@ -13,6 +13,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 from time import monotonic
 from typing import Protocol
 
@@ -62,6 +63,10 @@ class Report:
     finding: Finding | None = None
     complete: bool = False
     """Whether an exhaustive search came to its end."""
+    covered: float = 0.0
+    """How much of the tree an exhaustive search went through, from 0 to 1: an estimate until it is complete,
+    for which the runs that differ at a place count alike.
+    """
 
     def add(self, run: Run) -> None:
         """Count a run."""
@@ -72,7 +77,8 @@ class Report:
         self.states.add(run.digest)
 
     def __str__(self) -> str:
-        whole = "" if not self.complete else ", every schedule"
+        whole = "" if not self.covered else f", {self.covered:.0%} of the schedules"
+        whole = ", every schedule" if self.complete else whole
         return (
             f"{self.scenario}: {self.runs} runs{whole}, {len(self.states)} distinct schedules, "
             f"{self.steps} steps; operations: {_told(self.outcomes)}; faults: {_told(self.struck)}; "
@@ -218,33 +224,64 @@ def exhaust(
     seed: int = 0,
     most: int | None = None,
     stop: Callable[[], bool] = lambda: False,
+    order: Random | None = None,
 ) -> Report:
-    """Every run with at most so many unforced events (preemptions and faults), up to `most` runs. Raises
-    `InvalidInput` for bounds that allow no run.
+    """Every run with at most so many unforced events (preemptions and faults), up to `most` runs or until
+    `stop` says so. With `order` the runs come in an order that is drawn, so that a search which is stopped
+    has seen something of everything. Raises `InvalidInput` for bounds that allow no run.
     """
     if events < 0 or (most is not None and most < 1):
         raise InvalidInput(f"events is {events} and most is {most}; expected 0 or more, and 1 or more")
     report = Report(scenario.name)
-    pending: list[tuple[tuple[int, ...], int]] = [((), 0)]
+    pending = [_Branch((), 0, 0, 0, 1.0)]
     while pending:
         if (most is not None and report.runs >= most) or stop():
             return report
-        start, spent = pending.pop()
-        choices = EnumeratedChoices(start)
+        if order is not None:
+            at = order.randrange(len(pending))
+            pending[at], pending[-1] = pending[-1], pending[at]
+        branch = pending.pop()
+        choices = EnumeratedChoices(branch.choices)
         run = run_once(scenario, choices, seed)
         report.add(run)
         if run.wrong:
             report.finding = finding(scenario, seed, run)
             return report
-        for at in range(len(start), len(choices.asked)):
-            options, forced = choices.asked[at]
-            cost = spent + (0 if forced else 1)
-            if cost > events:
-                continue
-            head = tuple(choices.taken[:at])
-            pending += [((*head, answer), cost) for answer in range(1, options)]
-    report.complete = True
+        report.covered += _follow(branch, choices, events, pending)
+    report.complete, report.covered = True, 1.0
     return report
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """Where a run parts from another one: that one's choices before `at`, then `answer`. `spent`: the events
+    so far. `weight`: its part of the whole tree, if at every place all that comes is as much.
+    """
+
+    taken: Sequence[int]
+    at: int
+    answer: int
+    spent: int
+    weight: float
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """The choices with which it begins; none for the first run."""
+        return (*self.taken[: self.at], self.answer) if self.taken else ()
+
+
+def _follow(branch: _Branch, run: EnumeratedChoices, events: int, pending: list[_Branch]) -> float:
+    """Put what parts from a run into `pending`; the weight of the run itself."""
+    first = len(branch.choices)
+    found = [
+        (at, answer, branch.spent + (0 if forced else 1))
+        for at, (options, forced) in enumerate(run.asked[first:], first)
+        if branch.spent + (0 if forced else 1) <= events
+        for answer in range(1, options)
+    ]
+    weight = branch.weight / (1 + len(found))
+    pending += [_Branch(run.taken, at, answer, spent, weight) for at, answer, spent in found]
+    return weight
 
 
 def same_twice(scenario: Scenario, seed: int) -> str | None:
