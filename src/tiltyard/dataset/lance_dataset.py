@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tiltyard.dataset import arguments
+from tiltyard.dataset.blobs import BlobFace
 from tiltyard.dataset.checking import CheckFace
 from tiltyard.dataset.cleaning import CleanFace
 from tiltyard.dataset.handle import Handle, locked, moment_of, open_root, refuse, seconds_of, session_of
@@ -23,7 +24,17 @@ from tiltyard.table.snapshot import open_snapshot
 
 
 class LanceDataset(
-    ReadFace, CheckFace, WriteFace, UpdateFace, MergeFace, IndexFace, CleanFace, UpkeepFace, StreamFace, Named
+    ReadFace,
+    BlobFace,
+    CheckFace,
+    WriteFace,
+    UpdateFace,
+    MergeFace,
+    IndexFace,
+    CleanFace,
+    UpkeepFace,
+    StreamFace,
+    Named,
 ):
     """A table, seen at one version. Share it among threads, pickle it, use it in forked children.
 

@@ -17,7 +17,7 @@ _SEARCH = "full-text search and searches by vector indices"
 _COLUMNS = "changes of columns (merge, schema evolution)"
 _FILES = "lists of a table's files, their migration, and differences between versions"
 _BRANCHES = "making branches, clones and bases"
-_BLOBS = "blob columns"
+_BLOBS = "the writing of blobs"
 _STORES = "object stores and their accounting"
 _REST = "the REST catalog"
 _QUERIES = "SQL queries, joins and sorts of whole tables"
@@ -28,7 +28,6 @@ _DATASET = {
     _COLUMNS: "add_columns alter_columns drop_columns merge replace_schema from_pydantic_model",
     _FILES: "all_files tracked_files migrate_manifest_paths_v2 delta",
     _BRANCHES: "add_bases create_branch deep_clone shallow_clone",
-    _BLOBS: "read_blob_ranges read_blobs take_blobs",
     _STORES: """initial_storage_options io_stats_incremental io_stats_snapshot latest_storage_options
         new_file_session storage_options_accessor""",
     _QUERIES: "join join_asof sort_by sql filter partition_expression fragment_ids",
@@ -43,7 +42,6 @@ _SCANNER = {
 _BUILDER = {
     _SEARCH: """full_text_search minhash_search fast_search row_addr_prefilter scan_stats_callback
         with_index_segments""",
-    _BLOBS: "blob_handling",
     _QUERIES: "substrait_aggregate",
 }
 _BRANCH_LIST = {_BRANCHES: "replace_metadata"}
@@ -53,8 +51,8 @@ _MODULE = {
     _SEARCH: "FtsToken query tokenize sampler torch",
     _COLUMNS: "batch_udf udf",
     _BRANCHES: "DatasetBasePath",
-    _BLOBS: """Blob BlobArray BlobColumn BlobDescriptor BlobDescriptorArrayBuilder BlobFile
-        DedicatedBlobWriter PackedBlobWriter blob blob_array blob_field""",
+    _BLOBS: """Blob BlobArray BlobDescriptor BlobDescriptorArrayBuilder DedicatedBlobWriter
+        PackedBlobWriter blob_array blob_field""",
     _STORES: "io",
     _QUERIES: "ExecutionPlan FFILanceTableProvider ScanStatistics",
     "logging and tracing": "log set_logger tracing otel simd_info",

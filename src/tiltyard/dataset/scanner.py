@@ -22,10 +22,13 @@ from tiltyard.table.scan import Scan, ScanRequest
 if TYPE_CHECKING:
     from tiltyard.dataset.fragment import LanceFragment
     from tiltyard.dataset.lance_dataset import LanceDataset
+    from tiltyard.table.blob_scan import BlobScan
     from tiltyard.table.nearest.query import Nearest
     from tiltyard.table.nearest.scan import NearestScan
     from tiltyard.table.snapshot import Snapshot
 
+_BYTES = "all_binary"
+_BLOB_HANDLING = (_BYTES, "blobs_descriptions", "all_descriptions")
 BATCH_ROWS_VARIABLE = "LANCE_DEFAULT_BATCH_SIZE"
 ColumnsArgument = Sequence[str] | Mapping[str, str] | None
 
@@ -42,7 +45,7 @@ class ColumnOrdering:
 class LanceScanner(Named):
     """A scan of one version, ready to run; it can run several times, also from several threads."""
 
-    def __init__(self, scan: Scan | NearestScan) -> None:
+    def __init__(self, scan: Scan | NearestScan | BlobScan) -> None:
         self._scan = scan
 
     @property
@@ -156,6 +159,8 @@ class ScannerBuilder(Named):
         self._prefilter = False
         self._adds_distance = True
         self._nearest: Nearest | None = None
+        self._gives_bytes = False
+        self._allow_external = False
         if ds is not None and ds._default_scan_options:
             self.apply_defaults(ds._default_scan_options)
 
@@ -338,6 +343,29 @@ class ScannerBuilder(Named):
         """A hint; batches are bounded by rows here."""
         return self
 
+    def blob_handling(self, blob_handling: str | None) -> ScannerBuilder:
+        """What blob columns give: descriptors, which say where the bytes are (`blobs_descriptions`, which is
+        the default, and `all_descriptions`), or the bytes themselves (`all_binary`).
+        """
+        if blob_handling is not None:
+            arguments.one_of("blob_handling", blob_handling, *_BLOB_HANDLING)
+            self._gives_bytes = blob_handling == _BYTES
+        return self
+
+    def allow_external_blobs(self, allow: bool = True) -> ScannerBuilder:
+        """Whether `all_binary` opens blobs at URIs outside the table, too."""
+        self._allow_external = arguments.flag("allow_external_blobs", allow)
+        return self
+
+    def _blob_scanner(self, request: ScanRequest) -> LanceScanner:
+        from tiltyard.table.blob_scan import BlobScan
+
+        if self._nearest is not None:
+            raise InvalidInput(
+                "blob_handling='all_binary' cannot be combined with a search: take the blobs of its rows"
+            )
+        return LanceScanner(BlobScan(self._snapshot, request, allow_external=self._allow_external))
+
     def to_scanner(self) -> LanceScanner:
         """The scanner. Raises for unknown columns, bad SQL and contradictions; reads nothing."""
         request = ScanRequest(
@@ -354,6 +382,8 @@ class ScannerBuilder(Named):
             order_by=tuple(self._order),
             use_index=self._use_index,
         )
+        if self._gives_bytes:
+            return self._blob_scanner(request)
         if self._nearest is None:
             return LanceScanner(Scan(self._snapshot, request))
         from tiltyard.table.nearest.scan import NearestScan
@@ -382,7 +412,6 @@ _REFUSED = (
     "full_text_query",
     "index_segments",
     "fast_search",
-    "blob_handling",
     "scan_stats_callback",
     "row_addr_allowlist",
     "row_addr_blocklist",
@@ -419,6 +448,8 @@ _OPTIONS = frozenset(
         "use_scalar_index",
         "disable_scoring_autoprojection",
         "nearest",
+        "blob_handling",
+        "allow_external_blobs",
         *_HINTS,
     }
 )

@@ -19,6 +19,7 @@ from tiltyard.encoding.levels import unravel
 from tiltyard.errors import CorruptFile, UnsupportedFeature
 from tiltyard.file.nulls import null_array
 from tiltyard.file.values import Leaf, LeafReader
+from tiltyard.format.blobs import check_described
 from tiltyard.format.schema import Field
 from tiltyard.session import Session
 
@@ -67,11 +68,8 @@ class Planner:
 
     def node(self, field: Field, above: tuple[bool, ...] = (), scale: int = 1) -> Node:
         """The node of a field below `above`."""
-        if field.is_blob:
-            raise UnsupportedFeature(
-                f"column {field.name!r} holds blobs, which this version does not read; leave it out"
-            )
         if field.is_leaf:
+            check_described(field)
             return self._leaf(field, above, scale)
         arrow = field.arrow_type
         if types.is_struct(arrow):

@@ -71,6 +71,13 @@ class Rows:
         return self.count if len(self.count) else np.ones(len(self.start), np.int64)
 
 
+def expanded(rows: Rows) -> I64:
+    """The number of each row."""
+    if not len(rows.count):
+        return rows.start
+    return np.repeat(rows.start - (np.cumsum(rows.count) - rows.count), rows.count) + np.arange(rows.total)
+
+
 def extremes(rows: I64) -> tuple[int, int]:
     """Least and greatest of some numbers; for a few of them NumPy costs more than a list."""
     if len(rows) <= FEW_ROWS:

@@ -130,6 +130,11 @@ class FileReader:
         return self._tail.length
 
     @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self._tail.file_size
+
+    @property
     def num_columns(self) -> int:
         """Columns of the file."""
         return len(self._tail.columns)
@@ -303,6 +308,10 @@ class FileReader:
             arrow, layers = field.arrow_type, _layers(above)
 
             def leaf(pages: ColumnPages) -> LeafReader:
+                if field.is_blob and not field.is_packed:
+                    from tiltyard.file.blobs import BlobReader  # few tables have such columns
+
+                    return BlobReader(field.name, arrow, self._source, pages, layers, self._buffer)
                 table = ColumnTable(self._source, pages, layers, type_facts(arrow).bits)
                 return LeafReader(field.name, arrow, table, self._buffer)
 

@@ -36,8 +36,8 @@ def _check(field: Field, path: str, version: FileVersion, nested: bool) -> None:
     kind = field.logical_type
     if field.is_blob:
         raise UnsupportedFeature(
-            f"column {path!r}: blob columns (lance-encoding:blob) come with a later release; leave the key "
-            "out to write plain large_binary"
+            f"column {path!r} holds blobs (lance-encoding:blob, lance.blob.v2), which this version reads and "
+            "does not write; a table of plain large_binary values can be written"
         )
     if version is FileVersion.V2_1 and kind == "map":
         raise UnsupportedFeature(f"column {path!r}: map columns need file version 2.2, not 2.1")

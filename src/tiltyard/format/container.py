@@ -184,7 +184,11 @@ class FileTail:
         typed = wire.parse(file_pb2.TypedBytes, data, "", "column encoding")
         if typed.type_url.rpartition("/")[2] != "lance.encodings.ColumnEncoding" or "/" not in typed.type_url:
             raise UnsupportedFeature(f"column encoding {typed.type_url!r} is not known to this version")
-        kind = wire.parse(file_pb2.ColumnEncoding, typed.value, "", "column encoding").WhichOneof("column")
+        found = wire.parse(file_pb2.ColumnEncoding, typed.value, "", "column encoding")
+        kind = found.WhichOneof("column")
+        if kind == "blob" and self.version is FileVersion.V2_0:
+            # Its pages hold descriptors of blobs.
+            kind = found.blob.inner.WhichOneof("column") if found.blob.HasField("inner") else None
         if kind != "values":
             raise UnsupportedFeature(f"column encoding {kind or 'of an unknown kind'} is not supported")
 

@@ -17,6 +17,9 @@ from tiltyard.format.logical_types import leaf_type
 STRUCT_VECTOR = "fixed_size_list:struct:"
 """Logical type of a fixed-size list of structs, less its dimension."""
 
+BLOB_EXTENSION = "lance.blob.v2"
+"""Extension name of a blob column of files of version 2.2 and later."""
+
 PRIMARY_KEY = "lance-schema:unenforced-primary-key"
 PRIMARY_KEY_POSITION = "lance-schema:unenforced-primary-key:position"
 CLUSTERING_KEY_POSITION = "lance-schema:unenforced-clustering-key:position"
@@ -51,7 +54,7 @@ class Field:
     @property
     def is_blob(self) -> bool:
         """Whether the column holds blob descriptors."""
-        return self._says("lance-encoding:blob")
+        return self._says("lance-encoding:blob") or self.extension_name == BLOB_EXTENSION
 
     def _says(self, key: str) -> bool:
         return bool(self.metadata) and self.metadata.get(key, "").lower() == "true"

@@ -125,6 +125,11 @@ def sidecar_owner(path: str) -> str | None:
     return f"data/{found[1]}.lance" if found else None
 
 
+def sidecar_path(data_file: str, blob_id: int) -> str:
+    """The path of the file of blobs of a number (32 bits, from 1) beside a data file, given by its path."""
+    return f"{data_file.removesuffix('.lance')}/{f'{blob_id:032b}'[::-1]}.blob"
+
+
 def parse_staged_manifest(name: str) -> int | None:
     """The version that a manifest was staged for under this name in `_versions/`, waiting to be published
     (decision D5); `None` for every other name.

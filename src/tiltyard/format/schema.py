@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tiltyard.errors import CorruptFile, FieldNotFound, InvalidInput
 from tiltyard.format import wire
+from tiltyard.format.blobs import described
 from tiltyard.format.field import Field, column_type, headers_and_leaves
 from tiltyard.format.field_paths import child, is_repeated, pruned, split, want
 from tiltyard.format.protos import file_pb2
@@ -38,6 +39,7 @@ class Schema:
     _by_name: Any = field(default=None, init=False, repr=False, compare=False)
     _column_types: Any = field(default=None, init=False, repr=False, compare=False)
     _wire: Any = field(default=None, init=False, repr=False, compare=False)
+    _described: Any = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def arrow(self) -> Any:
@@ -46,6 +48,18 @@ class Schema:
             built = pa.schema([each.arrow_field for each in self.fields], metadata=self.metadata or None)
             object.__setattr__(self, "_arrow", built)
         return self._arrow
+
+    @property
+    def described(self) -> Schema:
+        """The schema of what a scan gives: descriptors in the place of blobs. Made once; this very schema
+        where it has no blobs.
+        """
+        if self._described is None:
+            fields = tuple([described(each) for each in self.fields])
+            is_same = all(new is old for new, old in zip(fields, self.fields, strict=True))
+            object.__setattr__(self, "_described", self if is_same else Schema(fields, self.metadata))
+        found: Schema = self._described
+        return found
 
     @property
     def names(self) -> list[str]:

@@ -14,6 +14,7 @@ from tiltyard.errors import InvalidInput, TableAlreadyExists, TagNotFound, Tilty
 from tiltyard.lake.scan import Scan, vector_column
 from tiltyard.lake.sources import columns_given
 from tiltyard.lake.streamed import Streamed
+from tiltyard.lake.taking import Taking
 from tiltyard.lake.words import plain
 from tiltyard.table.nearest.query import DEFAULT_K
 
@@ -36,7 +37,7 @@ COLUMNS_SHOWN = 20
 """How many columns the text form of a table lists."""
 
 
-class Table(Streamed):
+class Table(Taking, Streamed):
     """A table. Reads see the newest version; `at` gives one that stays at a version and is only read.
 
     The handle may be shared among threads and pickled.
@@ -344,13 +345,16 @@ class Table(Streamed):
         offset: int | None = None,
         *,
         order_by: Any = None,
+        blob_bytes: bool = False,
     ) -> Scan:
         """Rows for which `where` (SQL, or an Arrow expression) is true; `columns` are names and dotted
         paths, or a map from names to SQL expressions. Of the rows found the first `offset` are left out, at
         most `limit` are given. They come in table order, or sorted by `order_by`: a name, `(name, "desc")`,
-        or a list of them; nulls last.
+        or a list of them; nulls last. Blob columns give descriptors, with `blob_bytes` their bytes.
         """
         asked = {"columns": columns, "where": where, "limit": limit, "offset": offset, "order_by": order_by}
+        if arguments.flag("blob_bytes", blob_bytes):
+            asked["blob_handling"] = "all_binary"
         return Scan(self._ds, asked)
 
     def search(
@@ -383,10 +387,6 @@ class Table(Streamed):
     def head(self, rows: int = HEAD_ROWS, columns: Columns = None) -> Any:
         """The first rows, as a `pa.Table`."""
         return self.scan(columns, limit=arguments.whole("rows", rows)).to_arrow()
-
-    def take(self, rows: Any, columns: Columns = None) -> Any:
-        """Rows by number, in the order given, as a `pa.Table`: a list, an array, a range or a slice."""
-        return self._ds.take(rows, columns)
 
     def to_arrow(self) -> Any:
         """The whole table as a `pa.Table`."""

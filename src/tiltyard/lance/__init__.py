@@ -39,7 +39,7 @@ _offer_parts()
 
 dataset = _dataset_module.dataset  # as in the official package, the function hides the module of this name
 
-_LAZY = frozenset(("debug", "file", "lance", "mem_wal", "namespace", "optimize", "vector"))
+_LAZY = frozenset(("blob", "debug", "file", "lance", "mem_wal", "namespace", "optimize", "vector"))
 """Modules that are loaded when they are asked for."""
 
 __all__ = [
@@ -74,8 +74,12 @@ _CLEANUP = ("CleanupCandidateFile", "CleanupExplanation", "CleanupReferencedBran
 _STREAMING = ("ShardSnapshot", "ShardWriter", "ShardingField", "ShardingSpec", "evaluate_sharding_spec")
 """What streams; loaded when it is asked for."""
 
+_BLOBS = ("BlobColumn", "BlobFile")
+
 
 def __getattr__(name: str) -> Any:
+    if name in _BLOBS:
+        return getattr(importlib.import_module("tiltyard.dataset.blob_file"), name)
     if name in _CLEANUP:
         return getattr(importlib.import_module("tiltyard.table.cleanup.explain"), name)
     if name in _STREAMING:

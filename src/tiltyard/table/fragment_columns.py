@@ -222,8 +222,12 @@ class FragmentColumns:
 
 
 def _ids(field: Field) -> tuple[int, ...]:
-    """What tells one pruned tree of a schema from another: the ids of its top and its leaves."""
-    return (field.id,) if field.is_leaf else (field.id, *[leaf.id for leaf in field.leaves()])
+    """What tells one pruned tree of a schema from another: the ids of its top and its leaves, and of the
+    parts of a leaf, for a blob column may be read as descriptors or not at all.
+    """
+    if field.is_leaf and not field.children:
+        return (field.id,)
+    return (field.id, *[each.id for leaf in field.leaves() for each in leaf.walk()])
 
 
 def _length(rows: Rows) -> int:

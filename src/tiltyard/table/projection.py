@@ -82,6 +82,7 @@ def project(
     (Arrow fields by name): they may be named as well. Raises `FieldNotFound` for unknown names and
     `InvalidInput` for duplicates.
     """
+    schema = schema.described
     if columns is None:
         wanted: list[tuple[str, str]] = [(name, name) for name in schema.names]
     elif isinstance(columns, Mapping):
@@ -203,6 +204,7 @@ class _Resolver:
 
 def for_expression(schema: Schema, expression: Expr, pseudo: Mapping[str, Any] = SYSTEM_FIELDS) -> Projection:
     """What evaluating `expression` reads; the outputs are the columns of the batch it is given."""
+    schema = schema.described
     paths = [path for path in expression.paths if path[0] not in pseudo or schema.has_column(path[0])]
     system = [path[0] for path in expression.paths if path[0] in pseudo and not schema.has_column(path[0])]
     pruned = schema.project(paths) if paths else Schema((), schema.metadata)
@@ -216,7 +218,7 @@ def readable_schema(schema: Schema, text: str, pseudo: Mapping[str, Any] = SYSTE
     """The Arrow schema that an expression may name: the table's, and the pseudo columns where the text has
     one.
     """
-    arrow = schema.arrow
+    arrow = schema.described.arrow
     if "_row" in text or pseudo is not SYSTEM_FIELDS:
         for name, field in pseudo.items():
             if name in text and arrow.get_field_index(name) < 0:

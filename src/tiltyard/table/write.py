@@ -85,6 +85,16 @@ def write_fragments(
         raise
 
 
+def _key(arrow_schema: Any) -> Any:
+    """What tells Arrow schemas apart: extension types that are made in Python have no hash."""
+    bare = arrow_schema.remove_metadata()
+    try:
+        hash(bare)
+    except TypeError:
+        return bare.serialize().to_pybytes()
+    return bare
+
+
 def _fit(schema: Schema, arrow_schema: Any, version: FileVersion) -> Fit:
     fitted = fit(schema, arrow_schema)
     check_version(fitted.schema, version)
@@ -123,7 +133,7 @@ class _FileSequence:
 
     def fit_for(self, arrow_schema: Any) -> Fit:
         """How data of an Arrow schema fits; worked out once for each."""
-        key = arrow_schema.remove_metadata()
+        key = _key(arrow_schema)
         found = self._fits.get(key)
         if found is None:
             found = self._fits[key] = _fit(self._schema, arrow_schema, self._options.version)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tiltyard.encoding.v20.ends import ends
 from tiltyard.encoding.v20.page import I64, Bytes, Page, Selection
 from tiltyard.errors import BatchTooLarge, CorruptFile, TiltyardError
-from tiltyard.file.column import Rows
+from tiltyard.file.column import Rows, expanded
 from tiltyard.file.v20.arrays import Decoder
 from tiltyard.file.values import check_offsets
 from tiltyard.format.array_encodings import ArrayEncoding, ListOffsets
@@ -184,13 +184,6 @@ class Lists(Column):
         if total > session.limits.null_bytes:
             raise BatchTooLarge(f"{len(begin)} lists hold {total} items: read fewer rows at a time")
         return Rows(begin, length, total)
-
-
-def expanded(rows: Rows) -> I64:
-    """The number of each row."""
-    if not len(rows.count):
-        return rows.start
-    return np.repeat(rows.start - (np.cumsum(rows.count) - rows.count), rows.count) + np.arange(rows.total)
 
 
 def _joined(parts: list[Any]) -> Any:

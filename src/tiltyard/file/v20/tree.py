@@ -17,6 +17,7 @@ from tiltyard.errors import CorruptFile, UnsupportedFeature
 from tiltyard.file.column import Rows
 from tiltyard.file.nulls import null_array
 from tiltyard.file.v20.columns import Column, Lists, Values
+from tiltyard.format.blobs import check_described
 from tiltyard.format.schema import Field
 from tiltyard.session import Session
 
@@ -33,10 +34,7 @@ class Planner:
 
     def node(self, field: Field, rows: int) -> Node:
         """How to read a field of which the file must hold `rows` entries."""
-        if field.is_blob:
-            raise UnsupportedFeature(
-                f"column {field.name!r} holds blobs, which this version does not read; leave it out"
-            )
+        check_described(field)
         arrow = field.arrow_type
         if not any(leaf.id in self._columns for leaf in field.leaves()):
             return lambda session, wanted: null_array(session, wanted.total, arrow, field.name)

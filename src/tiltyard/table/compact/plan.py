@@ -129,7 +129,7 @@ def check_supported(snapshot: Snapshot, options: CompactionOptions) -> FileVersi
     for field in manifest.schema.walk():
         if field.is_blob:
             raise UnsupportedFeature(
-                f"column {field.name!r} holds blobs, which this version does not read, so that the table "
+                f"column {field.name!r} holds blobs, which this version does not write, so that the table "
                 "cannot be compacted"
             )
     return version
