@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -11,6 +12,9 @@ from hypothesis import settings
 from peer import Peer
 from soaking import Soak
 from tiltyard.store.uri import DURABLE_VARIABLE
+
+if TYPE_CHECKING:
+    from s3_server import S3Server
 
 # The same examples at every run, so that what passes here passes there; `TILTYARD_EXPLORE=1` draws new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -36,3 +40,19 @@ def peer() -> Iterator[Peer]:
 def syncing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stores sync what they write, whatever the environment of the run says."""
     monkeypatch.delenv(DURABLE_VARIABLE, raising=False)
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """One S3 server for all tests of the process."""
+    from s3_server import S3Server
+
+    server = S3Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def bucket(s3: S3Server) -> str:
+    """A new bucket of it."""
+    return s3.bucket()

@@ -394,8 +394,34 @@ class ObjectExists(StoreError, FileExistsError):
     """An object stands where a new one was to be written; choose another name or remove it first."""
 
 
+class StoreUnavailable(StoreError, ConnectionError):
+    """A store gave no usable answer, however often it was asked: it cannot be reached, takes too long, breaks
+    off, or answers with failures. What the message quotes is the last answer.
+    """
+
+
+class StoreAccessDenied(StoreError, PermissionError):
+    """A store refused the credentials, or what they may do. Its clock and this machine's must agree to some
+    minutes, else it refuses every signed request.
+    """
+
+
+class BucketNotFound(StoreError, FileNotFoundError):
+    """The bucket or container of a location does not exist."""
+
+
+class ConditionsNotKept(StoreError):
+    """A store ignores or refuses "only if nothing is there": two writers could both make one version."""
+
+
 class ForkedHandle(TiltyardError, RuntimeError):
     """A handle that belongs to the parent process was used in a forked child; open it again there."""
+
+
+class ForkedRemoteStore(ForkedHandle):
+    """An object store was used before the process was forked. Its connections belong to threads that the
+    child does not have, and it would wait for ever: start processes with `spawn` or `forkserver`.
+    """
 
 
 # -- wording -------------------------------------------------------------------------------------

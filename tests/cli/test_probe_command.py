@@ -66,7 +66,7 @@ def test_machines_get_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "message"),
     [
         (["/no/such/place"], "there is no such directory"),
-        (["s3://bucket/x"], "object stores (s3://) are not served"),
+        (["s3+ddb://bucket/x"], "s3+ddb:// is not served"),
         (["memory://x", "--deep"], "use a local path"),
         (["memory://x", "--seed", "1"], "give --deep as well"),
     ],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tiltyard.errors import ObjectNotFound, StoreError, TableNotFound
 from tiltyard.format.names import VERSIONS_DIR
-from tiltyard.store import open_store
+from tiltyard.store import open_other
 
 if TYPE_CHECKING:
     from tiltyard.store import Store
@@ -82,7 +82,7 @@ def _above(root: Store) -> tuple[Store | None, str]:
     above, _, name = root.uri.rstrip("/").rpartition("/")
     if above.endswith("/") or not name:  # memory://name is the top of its space
         return None, name
-    return open_store(above or "/"), name
+    return open_other(root, above or "/"), name
 
 
 def _file_above(root: Store) -> str:

@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from tiltyard.store.protocol import MIN_MAP_BYTES, Created, ObjectStat, ObjectWriter, Store
-from tiltyard.store.uri import object_key, open_store
+from tiltyard.store.uri import object_key, open_other, open_store
 
-__all__ = ["MIN_MAP_BYTES", "Created", "ObjectStat", "ObjectWriter", "Store", "object_key", "open_store"]
+__all__ = [
+    "MIN_MAP_BYTES",
+    "Created",
+    "ObjectStat",
+    "ObjectWriter",
+    "Store",
+    "object_key",
+    "open_other",
+    "open_store",
+]

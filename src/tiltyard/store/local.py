@@ -66,6 +66,11 @@ class LocalStore:
     def __reduce__(self) -> tuple[object, ...]:
         return _reopen, (type(self), self.uri, self.durable, self.mapped)
 
+    @property
+    def storage_options(self) -> dict[str, bool]:
+        """What opens another directory alike."""
+        return {"durable": self.durable, "map": self.mapped}
+
     # -- reading ---------------------------------------------------------------------------------
 
     def read(self, path: str, start: int = 0, length: int | None = None) -> pa.Buffer:

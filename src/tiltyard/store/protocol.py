@@ -58,7 +58,7 @@ class ObjectStat:
     size: int  # bytes
     mtime_ns: int  # last change of the content, by the store's clock
     ctime_ns: int  # when the object got its name (local: last change of the inode), by the store's clock
-    tag: str  # differs whenever path holds another object or other content
+    tag: str  # differs whenever path holds other content; where the medium can tell, also another object
 
 
 Listing: TypeAlias = list[ObjectStat]
@@ -183,7 +183,8 @@ class Store(Protocol):
         ...
 
     def writer(self, path: str) -> ObjectWriter:
-        """Stream a new object to a path that nothing else uses; ObjectExists when it is taken.
+        """Stream a new object to a path that nothing else uses; ObjectExists when it is taken, at the latest
+        from `commit`.
 
         The object may be visible before it is whole: use it for files with unique names, named by nobody yet.
         """

@@ -1,4 +1,8 @@
-"""From a location to a store: plain paths, `file://` and `memory://`; everything else is refused by name."""
+"""From a location to a store: paths, `file://`, `memory://`, object stores; the rest is refused by name.
+
+What follows the scheme of an object store's URI is percent-decoded, as the official package does; `?` and `#`
+have to be encoded, for there they would cut the location short.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +23,15 @@ DURABLE_VARIABLE = "TILTYARD_DURABLE"  # environment; 0 turns every fsync off, w
 OPTIONS = ("durable", "map")
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_OBJECT_STORES = (
-    *("s3", "s3a", "s3n", "s3+ddb", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "wasb", "wasbs"),
-    *("http", "https", "hf", "oss", "cos", "tos", "r2", "goosefs"),
-)
+_SERVED = ("s3", "s3a", "s3n", "gs", "gcs", "az", "azure", "abfs", "abfss", "adl", "http", "https")
+_NOT_SERVED = ("s3+ddb", "wasb", "wasbs", "hf", "oss", "cos", "tos", "r2", "goosefs")
+_OBJECT_STORES = (*_SERVED, *_NOT_SERVED)
+_INSTEAD = {
+    "s3+ddb": "S3 itself keeps versions apart by now: write s3://; what else writes the table must do so too",
+    "r2": "write s3:// with the endpoint of R2",
+    "wasb": "write abfss://",
+    "wasbs": "write abfss://",
+}
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
 
@@ -30,18 +39,21 @@ _FALSE = ("0", "false", "no", "off")
 def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> Store:
     """The store at a location, which need not exist yet.
 
-    `uri`: a path (`~` and relative ones too), `file:///path`, `memory://name[/path]`, or `memory://` for a
-    new space. Options: `durable` (default True): whether writes are forced to the medium; `map` (default
-    True): whether large local files are mapped into memory rather than read. Raises
+    `uri`: a path (`~` and relative ones too), `file:///path`, `memory://name[/path]`, `memory://` for a new
+    space, or `s3://bucket/path`, `gs://`, `az://`, `abfss://`, `https://`. Options of local stores: `durable`
+    (default True): whether writes are forced to the medium; `map` (default True): whether large local files
+    are mapped into memory rather than read; of object stores: `store.remote.options`. Raises
     InvalidUri, UnsupportedFeature for schemes that this version does not serve, InvalidInput for options.
     """
-    durable, mapped = _options(options or {})
     location = os.fspath(uri)
     if not isinstance(location, str):
         raise InvalidUri(f"a location must be text or a path, not {type(uri).__name__}")
     if not location or "\0" in location:
-        raise InvalidUri(f"{location!r} is not a location: expected a path, file:///path or memory://name")
+        raise InvalidUri(f"{location!r} is not a location: expected a path, file:///path or s3://bucket/path")
     scheme = _SCHEME.match(location)
+    if scheme is not None and scheme.group(1).lower() in _SERVED:
+        return _remote(location, scheme.group(1).lower(), location[scheme.end() :], options or {})
+    durable, mapped = _options(options or {})
     if scheme is None:
         _refuse_half_scheme(location)
         return LocalStore(runtime.current().port.user_path(location), durable=durable, mapped=mapped)
@@ -53,14 +65,51 @@ def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
             name, _, prefix = rest.partition("/")
             store = MemoryStore(memory_space(unquote(name)))
             return store.at(checked_dir(unquote(prefix.rstrip("/"))))
-        case name if name in _OBJECT_STORES:
-            raise UnsupportedFeature(
-                f"{location}: object stores ({name}://) are not served by this version; use a local path"
-            )
+        case name if name in _NOT_SERVED:
+            instead = _INSTEAD.get(name, "copy the table to a local path, S3, Google Cloud Storage or Azure")
+            raise UnsupportedFeature(f"{location}: {name}:// is not served by this version; {instead}")
         case name:
             raise InvalidUri(
-                f"{location}: no store is known for {name}://; expected a path, file:///path or memory://name"
+                f"{location}: no store is known for {name}://; expected a path, file:///path, "
+                "s3://bucket/path or memory://name"
             )
+
+
+def _remote(location: str, scheme: str, rest: str, options: Mapping[str, Any]) -> Store:
+    """The store of an object store's URI; nothing is asked of the service yet."""
+    from tiltyard.store.remote.client import client_of
+    from tiltyard.store.remote.options import Service, parse_options
+    from tiltyard.store.remote.store import RemoteStore
+
+    for sign in "?#":
+        if sign in rest:
+            raise InvalidUri(
+                f"{location!r} holds {sign!r}, which would cut the location short; write %{ord(sign):02X} if "
+                "it belongs to a name"
+            )
+    host, _, path = rest.partition("/")
+    given = dict(options)
+    if scheme in ("http", "https"):
+        service, bucket, path = Service.HTTP, f"{scheme}://{rest.rstrip('/')}", ""
+        if scheme == "http":
+            given.setdefault("allow_http", "true")
+    elif scheme.startswith("s3"):
+        service, bucket = Service.S3, host
+    elif scheme in ("gs", "gcs"):
+        service, bucket = Service.GCS, host
+    else:
+        service = Service.AZURE
+        bucket, _, account = host.partition("@")
+        if account:
+            given = {"account_name": account.partition(".")[0], **given}
+            if ".fabric." in account:
+                given = {"use_fabric_endpoint": "true", **given}
+    if not host or not bucket:
+        raise InvalidUri(f"{location!r} names no {'server' if service is Service.HTTP else 'bucket'}")
+    prefix = checked_dir(unquote(path.rstrip("/")))
+    client = client_of(service, bucket, parse_options(service, given))
+    shown = bucket if service is Service.HTTP else f"{scheme}://{host}"
+    return RemoteStore(client, shown).at(prefix)
 
 
 def object_key(store: Store, path: str) -> str:
@@ -69,7 +118,20 @@ def object_key(store: Store, path: str) -> str:
     scheme = _SCHEME.match(uri)
     if scheme is not None:
         uri = uri[scheme.end() :].partition("/")[2]
+        if scheme.group(1).lower() in _OBJECT_STORES:
+            uri = unquote(uri)
     return f"{uri}/{path}".strip("/")
+
+
+def open_other(store: Store, uri: str) -> Store:
+    """The store at another location, with the options of one that is open where they are for its kind."""
+    options: Mapping[str, Any] = getattr(store, "storage_options", {})
+    return open_store(uri, options if _kind(store.uri) == _kind(uri) else None)
+
+
+def _kind(uri: str) -> str:
+    scheme = _SCHEME.match(uri)
+    return "file" if scheme is None else scheme.group(1).lower()
 
 
 def _refuse_half_scheme(location: str) -> None:
@@ -92,7 +154,7 @@ def _file_path(location: str, rest: str) -> str:
 def _options(options: Mapping[str, Any]) -> tuple[bool, bool]:
     for name in options:
         if name not in OPTIONS:
-            raise InvalidInput(f"unknown storage option {name!r}; {_nearest(str(name))}")
+            raise InvalidInput(f"unknown storage option {name!r} of a local store; {_nearest(str(name))}")
     durable = _truth("the storage option 'durable'", options.get("durable", True))
     mapped = _truth("the storage option 'map'", options.get("map", True))
     return _truth(DURABLE_VARIABLE, os.environ.get(DURABLE_VARIABLE) or "1") and durable, mapped

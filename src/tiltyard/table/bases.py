@@ -10,7 +10,7 @@ from tiltyard.errors import CorruptFile
 from tiltyard.format.base_paths import base_of
 from tiltyard.format.fragment import DataFile, Fragment
 from tiltyard.format.names import data_path
-from tiltyard.store import open_store
+from tiltyard.store import open_other
 
 if TYPE_CHECKING:
     from tiltyard.format.manifest import Manifest
@@ -50,5 +50,5 @@ def base_place(
     except CorruptFile as error:
         raise CorruptFile(f"version {manifest.version}: {error}", path=store.uri) from error
     key = (store.identity, base.path, "base", "")
-    place: Store = session.cache.get_or(key, lambda: (open_store(base.path), STORE_BYTES))
+    place: Store = session.cache.get_or(key, lambda: (open_other(store, base.path), STORE_BYTES))
     return place, base.is_dataset_root

@@ -24,7 +24,7 @@ from tiltyard.format.operations import (
     Rewrite,
     Update,
 )
-from tiltyard.store import Store, open_store
+from tiltyard.store import Store, open_other
 
 FileKey = tuple[str, int | None]
 """A data file: its path and its base."""
@@ -82,7 +82,7 @@ def check_present(store: Store, files: Iterable[FileKey], bases: Iterable[BasePa
             base = known.get(base_id)
             if base is None:
                 raise InvalidInput(f"data file {path} names base {base_id}, which the table does not have")
-            target = open_store(base.path)
+            target = open_other(store, base.path)
             where = names.data_path(path) if base.is_dataset_root else path
         try:
             target.stat(where)

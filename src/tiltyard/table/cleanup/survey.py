@@ -13,7 +13,7 @@ from tiltyard.errors import CorruptFile, ObjectNotFound, UnsupportedFeature
 from tiltyard.format import flags, names
 from tiltyard.format.manifest import Manifest, decode_manifest
 from tiltyard.session import Session
-from tiltyard.store import Store, open_store
+from tiltyard.store import Store, open_other
 from tiltyard.table import refs
 from tiltyard.table.cleanup.intents import Intent, read_intents
 from tiltyard.table.cleanup.reachable import FOLDERS, Marked, Named, NamedByVersions, named_by
@@ -283,5 +283,5 @@ def place_of(snapshot: Snapshot, root: Store | None = None) -> Place:
                 f"{below[1:]}",
                 store.uri,
             )
-        root = open_store(store.uri.removesuffix(below), {"durable": store.durable})
+        root = open_other(store, store.uri.removesuffix(below))
     return Place(root, store, branch, snapshot.session)

@@ -18,6 +18,7 @@ from tiltyard.store import Created, Store
 from tiltyard.store.exclusive import Way
 from tiltyard.store.local import LocalStore
 from tiltyard.store.memory import MemoryStore
+from tiltyard.store.remote.store import RemoteStore
 from tiltyard.table.versions import RACY_NS
 from tiltyard.testing.probe.calls import file_system
 from tiltyard.testing.probe.crew import Crew
@@ -43,6 +44,9 @@ QUIET_SECONDS = 2 * RACY_NS / 1e9
 
 MAX_SKEW_NS = RACY_NS
 """How far a local file's time may be off the clock that it is compared with."""
+
+STAMP_NS = 1_000_000_000 + MAX_SKEW_NS
+"""The same for an object store."""
 
 TURN_SECONDS = 0.05
 START_SECONDS = 10.0
@@ -392,7 +396,9 @@ def clock(ground: Ground) -> Finding:
     stamped, after = ground.store.stat("clock").mtime_ns, ground.store.now_ns()
     ahead = (before - host) / 1e9
     told = "the host's" if abs(ahead) < MAX_SKEW_NS / 1e9 else f"{abs(ahead):.2f} s {_side(ahead)} the host's"
-    if not before - MAX_SKEW_NS <= stamped <= after + MAX_SKEW_NS:
+    # An object store tells times to the second, and its clock never ahead of them.
+    most = STAMP_NS if isinstance(ground.store, RemoteStore) else MAX_SKEW_NS
+    if not before - most <= stamped <= after + most:
         off = (stamped - before) / 1e9
         return broken(
             CLOCK,

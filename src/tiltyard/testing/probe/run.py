@@ -16,6 +16,7 @@ from tiltyard.store import Created, Store, open_store
 from tiltyard.store.failures import translated
 from tiltyard.store.local import LocalStore
 from tiltyard.store.memory import MemoryStore
+from tiltyard.store.remote.store import RemoteStore
 from tiltyard.testing.probe.calls import file_system, try_calls
 from tiltyard.testing.probe.crew import Crew
 from tiltyard.testing.probe.findings import Call, Finding, Grade, Report
@@ -140,6 +141,8 @@ def _removed(root: Store, scratch: str, left: Sequence[str]) -> Finding:
 def _medium(store: Store) -> str:
     if isinstance(store, MemoryStore):
         return "memory of this process"
+    if isinstance(store, RemoteStore):
+        return f"object store: {store.client.place}"
     if not isinstance(store, LocalStore):
         return type(store).__name__
     kind = file_system(store.uri) or "unknown kind"

@@ -1,0 +1,3 @@
+"""Object stores through obstore, which is loaded when one is first used: S3 and what speaks like it, Google
+Cloud Storage, Azure, and plain HTTP for reading.
+"""

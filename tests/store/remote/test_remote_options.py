@@ -1,0 +1,190 @@
+"""Locations and options of object stores, as users of pylance and lancedb write them. Nothing is asked of any
+service here.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from subprocess import run
+from typing import Any
+
+import pytest
+
+from tiltyard.errors import InvalidInput, InvalidUri, UnsupportedFeature
+from tiltyard.store import object_key, open_store
+from tiltyard.store.remote.options import Conditions, RemoteOptions, Service, is_option, parse_options
+from tiltyard.store.remote.store import RemoteStore
+
+
+def _of(service: Service, **options: Any) -> RemoteOptions:
+    return parse_options(service, options)
+
+
+def _remote(uri: str, **options: Any) -> RemoteStore:
+    store = open_store(uri, options)
+    assert isinstance(store, RemoteStore)
+    return store
+
+
+@pytest.mark.parametrize(
+    ("uri", "service", "bucket", "key"),
+    [
+        ("s3://b/x/y.lance", Service.S3, "b", "x/y.lance/k"),
+        ("s3://b", Service.S3, "b", "k"),
+        ("S3A://b/x/", Service.S3, "b", "x/k"),
+        ("gs://b/x", Service.GCS, "b", "x/k"),
+        ("gcs://b/x", Service.GCS, "b", "x/k"),
+        ("az://c/x", Service.AZURE, "c", "x/k"),
+        ("abfss://c@account.dfs.core.windows.net/x", Service.AZURE, "c", "x/k"),
+        ("https://host:8080/x/y.lance", Service.HTTP, "https://host:8080/x/y.lance", "k"),
+        ("s3://b/a b%20c%2523+ü.lance", Service.S3, "b", "a b c%23+ü.lance/k"),
+        ("s3://b/q%3Fuery%23f", Service.S3, "b", "q?uery#f/k"),
+    ],
+)
+def test_a_location_names_service_bucket_and_key(uri: str, service: Service, bucket: str, key: str) -> None:
+    store = _remote(uri)
+    assert (store.client.service, store.client.bucket, store.full("k")) == (service, bucket, key)
+    again = open_store(store.uri)  # what a store calls itself names the same place
+    assert isinstance(again, RemoteStore)
+    assert (again.full("k"), again.client) == (key, store.client)
+    if service is not Service.HTTP:
+        assert object_key(store, "k") == key
+
+
+def test_an_azure_location_names_the_account() -> None:
+    store = _remote("abfss://c@account.dfs.core.windows.net/x", account_key="a2V5")
+    assert store.client.options.get("account_name") == "account"
+    fabric = _remote("abfss://c@one.dfs.fabric.microsoft.com/x")
+    assert fabric.client.options.get("use_fabric_endpoint") is True
+
+
+@pytest.mark.parametrize("uri", ["s3://", "s3:///x", "https://", "abfss://@account/x"])
+def test_a_location_without_a_bucket_is_refused(uri: str) -> None:
+    with pytest.raises(InvalidUri, match="names no"):
+        open_store(uri)
+
+
+@pytest.mark.parametrize("uri", ["s3://b/a?b", "s3://b/a#b"])
+def test_signs_that_cut_a_location_short_have_to_be_encoded(uri: str) -> None:
+    with pytest.raises(InvalidUri, match="write %"):
+        open_store(uri)
+
+
+@pytest.mark.parametrize(
+    ("service", "option", "name"),
+    [
+        *(
+            (Service.S3, each, "access_key_id")
+            for each in ("aws_access_key_id", "access_key_id", "ACCESS_KEY_ID")
+        ),
+        *((Service.S3, each, "secret_access_key") for each in ("aws_secret_access_key", "secret-access-key")),
+        *(
+            (Service.S3, each, "session_token")
+            for each in ("aws_session_token", "session_token", "aws_token")
+        ),
+        *((Service.S3, each, "region") for each in ("aws_region", "region", "aws_default_region")),
+        *(
+            (Service.S3, each, "endpoint")
+            for each in ("aws_endpoint", "endpoint", "endpoint_url", "AWS_ENDPOINT_URL")
+        ),
+        (Service.S3, "aws_server_side_encryption", "server_side_encryption"),
+        *((Service.GCS, each, "service_account") for each in ("service_account", "google_service_account")),
+        *((Service.GCS, each, "bearer_token") for each in ("google_storage_token", "token")),
+        (Service.GCS, "google_application_credentials", "application_credentials"),
+        *((Service.AZURE, each, "account_name") for each in ("account_name", "azure_storage_account_name")),
+        *((Service.AZURE, each, "account_key") for each in ("azure_storage_account_key", "access_key")),
+        *((Service.AZURE, each, "sas_key") for each in ("azure_storage_sas_token", "sas_token", "sas_key")),
+        *((Service.AZURE, each, "tenant_id") for each in ("azure_tenant_id", "azure_storage_authority_id")),
+    ],
+)
+def test_every_name_of_an_option_means_one_thing(service: Service, option: str, name: str) -> None:
+    assert parse_options(service, {option: "v"}).config == ((name, "v"),)
+    assert is_option(option)
+
+
+@pytest.mark.parametrize(
+    ("service", "option"),
+    [(service, name) for service in Service for name in ("virtual_hosted_style_request", "use_emulator")],
+)
+def test_switches_are_read_as_words(service: Service, option: str) -> None:
+    known = {Service.S3: "virtual_hosted_style_request", Service.AZURE: "use_emulator"}.get(service)
+    if option != known:
+        with pytest.raises(InvalidInput, match=f"unknown storage option '{option}' for {service.value}"):
+            parse_options(service, {option: "true"})
+        return
+    for word in ("true", "True", "1", True):
+        assert parse_options(service, {option: word}).get(option) is True
+    assert parse_options(service, {option: "false"}).get(option) is False
+    with pytest.raises(InvalidInput, match="true or false"):
+        parse_options(service, {option: "maybe"})
+
+
+def test_an_unknown_option_names_the_nearest() -> None:
+    with pytest.raises(InvalidInput, match="'aws_acces_key' for S3; nearest: aws_access_key_id"):
+        _of(Service.S3, aws_acces_key="x")
+    with pytest.raises(InvalidInput, match="unknown storage option 'aws_region' for Google"):
+        _of(Service.GCS, aws_region="x")
+    with pytest.raises(InvalidInput, match="unknown storage option 'regiom' for S3; nearest: region"):
+        open_store("s3://b/x", {"regiom": "eu"})
+
+
+def test_two_names_of_one_option_must_agree() -> None:
+    assert _of(Service.S3, region="eu", aws_region="eu").get("region") == "eu"
+    with pytest.raises(InvalidInput, match="'region' and 'aws_region' are one"):
+        _of(Service.S3, region="eu", aws_region="us")
+
+
+def test_bounds_of_requests() -> None:
+    found = _of(
+        Service.S3, timeout="2.5s", client_max_retries="7", client_retry_timeout=9, connect_timeout="100ms"
+    )
+    assert (found.timeout, found.retries, found.retry_seconds) == (2.5, 7, 9.0)
+    assert dict(found.client)["connect_timeout"] == "100ms"
+    assert _of(Service.S3, request_timeout="2 minutes").timeout == 120
+    for wrong in (
+        {"timeout": "soon"},
+        {"timeout": 0},
+        {"client_max_retries": -1},
+        {"client_max_retries": "x"},
+    ):
+        with pytest.raises(InvalidInput, match="must be"):
+            parse_options(Service.S3, wrong)
+
+
+def test_conditions_are_checked_unless_told_otherwise() -> None:
+    assert _of(Service.S3).conditions is Conditions.CHECK
+    assert _of(Service.S3, tiltyard_conditions="none").conditions is Conditions.NONE
+    with pytest.raises(InvalidInput, match="'check', 'trust', 'none'"):
+        _of(Service.S3, tiltyard_conditions="maybe")
+
+
+def test_options_of_local_stores_and_of_handed_out_credentials_do_no_harm() -> None:
+    assert _of(Service.S3, durable=False, map=True, expires_at_millis="1").config == ()
+
+
+def test_a_store_travels_to_another_process() -> None:
+    store = _remote("s3://b/a%2520b", aws_access_key_id="k", aws_secret_access_key="s")
+    again = pickle.loads(pickle.dumps(store.at("deep")))
+    assert (again.uri, again.full("x"), again.client) == (f"{store.uri}/deep", "a%20b/deep/x", store.client)
+    assert "'k'" not in repr(store.client.options)
+
+
+def test_a_web_server_is_only_read() -> None:
+    store = _remote("http://127.0.0.1:1/x")
+    for call in (lambda: store.create("x", b""), lambda: store.put("x", b""), lambda: store.writer("x")):
+        with pytest.raises(UnsupportedFeature, match="only read"):
+            call()
+
+
+def test_a_local_table_loads_nothing_of_object_stores() -> None:
+    program = """
+import sys, tempfile, pyarrow as pa
+import tiltyard.lance as lance
+where = tempfile.mkdtemp() + "/t"
+lance.write_dataset(pa.table({"a": [1]}), where)
+lance.dataset(where).to_table()
+print([name for name in sys.modules if name.startswith(("obstore", "tiltyard.store.remote"))])
+"""
+    told = run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
