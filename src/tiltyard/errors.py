@@ -373,6 +373,10 @@ class UnsupportedName(UnsupportedFeature, AttributeError):
     """
 
 
+class MissingPackage(TiltyardError, ImportError):
+    """A package that only some work needs is not installed; the message gives the line that installs it."""
+
+
 class BatchTooLarge(TiltyardError, OverflowError):
     """A batch whose variable-width data would not fit 32-bit offsets; read fewer rows at a time."""
 

@@ -17,7 +17,9 @@ def blocks(page: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", ["docs/guide.md", "docs/streaming.md", "docs/testing.md", "README.md"])
+@pytest.mark.parametrize(
+    "page", ["docs/guide.md", "docs/streaming.md", "docs/testing.md", "docs/engines.md", "README.md"]
+)
 def test_every_block_of_the_page_runs_in_order(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from tiltyard.dataset import arguments
+from tiltyard.dataset.arrow_class import ArrowLike
 from tiltyard.dataset.fragment_session import FragmentSession
 from tiltyard.dataset.handle import locked, open_root, refuse, session_of
 from tiltyard.dataset.metadata import DataFile, FragmentMetadata
 from tiltyard.dataset.namespace_client import check_pair
-from tiltyard.dataset.not_yet import Named
 from tiltyard.dataset.operations import LanceOperation
 from tiltyard.dataset.progress import ToldProgress
 from tiltyard.dataset.scanner import LanceScanner, ScannerBuilder, build
@@ -40,8 +40,10 @@ DEFAULT_VERSION = "2.2"
 DEFAULT_MAX_BYTES_PER_FILE = table_write.MAX_BYTES_PER_FILE
 
 
-class LanceFragment(Named):
+class LanceFragment(ArrowLike):
     """A horizontal slice of one version of a dataset."""
+
+    arrow_base = "Fragment"
 
     def __init__(
         self, dataset: LanceDataset, fragment_id: int | None, *, fragment: Fragment | None = None
@@ -92,6 +94,13 @@ class LanceFragment(Named):
             if leaf.id in held
         ]
         return schema.project(paths).arrow
+
+    @property
+    def partition_expression(self) -> Any:
+        """What is true for every row: `true`, for a table has no partitions."""
+        import pyarrow.compute as pc
+
+        return pc.scalar(True)
 
     @property
     def physical_rows(self) -> int:

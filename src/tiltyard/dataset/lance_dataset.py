@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from tiltyard.dataset import arguments
+from tiltyard.dataset.arrow_class import DatasetLike
 from tiltyard.dataset.blobs import BlobFace
 from tiltyard.dataset.checking import CheckFace
 from tiltyard.dataset.cleaning import CleanFace
+from tiltyard.dataset.engines import EngineFace
 from tiltyard.dataset.handle import Handle, locked, moment_of, open_root, refuse, seconds_of, session_of
 from tiltyard.dataset.indexing import IndexFace
 from tiltyard.dataset.merge_insert import MergeFace
-from tiltyard.dataset.not_yet import Named
-from tiltyard.dataset.reading import ReadFace, version_number
+from tiltyard.dataset.reading import version_number
 from tiltyard.dataset.streaming import StreamFace
 from tiltyard.dataset.updating import UpdateFace
 from tiltyard.dataset.upkeep import UpkeepFace
@@ -24,7 +25,7 @@ from tiltyard.table.snapshot import open_snapshot
 
 
 class LanceDataset(
-    ReadFace,
+    EngineFace,
     BlobFace,
     CheckFace,
     WriteFace,
@@ -34,14 +35,14 @@ class LanceDataset(
     CleanFace,
     UpkeepFace,
     StreamFace,
-    Named,
+    DatasetLike,
 ):
     """A table, seen at one version. Share it among threads, pickle it, use it in forked children.
 
     A handle shows the version it was opened at until `checkout_latest()`, a write through it, or its
     `freshness` moves it on: None (never by itself), a number of seconds or a timedelta (a read looks for a
     newer version when the last look is older), or `'latest'` (every read looks). Deletes and updates always
-    see the newest version.
+    see the newest version. It is a `pyarrow.dataset.Dataset`, too: engines read it by columns and filter.
     """
 
     def __init__(

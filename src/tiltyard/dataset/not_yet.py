@@ -20,24 +20,20 @@ _BRANCHES = "making branches, clones and bases"
 _BLOBS = "the writing of blobs"
 _STORES = "object stores and their accounting"
 _REST = "the REST catalog"
-_QUERIES = "SQL queries, joins and sorts of whole tables"
+_QUERIES = "what only the engine of the official package reads"
 
 _DATASET = {
     _INDICES: """centroids commit_existing_index_segments create_index_uncommitted get_ivf_model
         merge_existing_index_segments merge_index_metadata""",
-    _COLUMNS: "add_columns alter_columns drop_columns merge replace_schema from_pydantic_model",
+    _COLUMNS: "add_columns alter_columns drop_columns merge from_pydantic_model",
     _FILES: "all_files tracked_files migrate_manifest_paths_v2 delta",
     _BRANCHES: "add_bases create_branch deep_clone shallow_clone",
     _STORES: """initial_storage_options io_stats_incremental io_stats_snapshot latest_storage_options
         new_file_session storage_options_accessor""",
-    _QUERIES: "join join_asof sort_by sql filter partition_expression fragment_ids",
+    _QUERIES: "fragment_ids",
 }
 _FRAGMENT = {
     _COLUMNS: "merge merge_columns",
-    _QUERIES: "partition_expression",
-}
-_SCANNER = {
-    _QUERIES: "from_batches from_dataset from_fragment scan_batches take",
 }
 _BUILDER = {
     _SEARCH: """full_text_search minhash_search fast_search row_addr_prefilter scan_stats_callback
@@ -48,7 +44,7 @@ _BRANCH_LIST = {_BRANCHES: "replace_metadata"}
 _NAMESPACE = {_REST: "RestNamespace RestAdapter"}
 _MODULE = {
     _INDICES: "Index IndexFile bitmap indices",
-    _SEARCH: "FtsToken query tokenize sampler torch",
+    _SEARCH: "FtsToken query tokenize torch",
     _COLUMNS: "batch_udf udf",
     _BRANCHES: "DatasetBasePath",
     _BLOBS: """Blob BlobArray BlobDescriptor BlobDescriptorArrayBuilder DedicatedBlobWriter
@@ -68,7 +64,7 @@ def _by_name(features: Features) -> dict[str, str]:
 NOT_YET: Mapping[str, Mapping[str, str]] = {
     "LanceDataset": _by_name(_DATASET),
     "LanceFragment": _by_name(_FRAGMENT),
-    "LanceScanner": _by_name(_SCANNER),
+    "LanceScanner": {},
     "ScannerBuilder": _by_name(_BUILDER),
     "Tags": {},
     "Branches": _by_name(_BRANCH_LIST),

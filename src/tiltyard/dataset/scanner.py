@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
 from tiltyard import runtime
 from tiltyard.dataset import arguments
+from tiltyard.dataset.arrow_class import ArrowLike
 from tiltyard.dataset.handle import refuse
 from tiltyard.dataset.nearest import nearest_from, nearest_of
 from tiltyard.dataset.not_yet import Named
-from tiltyard.errors import InvalidInput
+from tiltyard.errors import InvalidInput, RowOutOfRange, UnsupportedFeature
 from tiltyard.store.account import bytes_read_counter, iops_counter
+from tiltyard.table.dictionaries import united
 from tiltyard.table.plan import DEFAULT_BATCH_ROWS
 from tiltyard.table.scan import Scan, ScanRequest
 
@@ -42,8 +44,10 @@ class ColumnOrdering:
     nulls_first: bool = False
 
 
-class LanceScanner(Named):
+class LanceScanner(ArrowLike):
     """A scan of one version, ready to run; it can run several times, also from several threads."""
+
+    arrow_base = "Scanner"
 
     def __init__(self, scan: Scan | NearestScan | BlobScan) -> None:
         self._scan = scan
@@ -84,6 +88,60 @@ class LanceScanner(Named):
         num_rows = arguments.whole("num_rows", num_rows)
         first = num_rows if limit is None else min(limit, num_rows)
         return self._scan.limited(first).table()
+
+    def take(self, indices: Any) -> Any:
+        """Rows of the result by number, in the order given, as a `pa.Table`; reads the result up to the last
+        of them. Raises `RowOutOfRange`.
+        """
+        from tiltyard.table.take import row_numbers
+
+        numbers = row_numbers(indices)
+        last = int(numbers.max(initial=-1))
+        found = united(self.head(last + 1))
+        if last >= found.num_rows or int(numbers.min(initial=0)) < 0:
+            wrong = last if last >= found.num_rows else int(numbers.min())
+            raise RowOutOfRange(f"index {wrong} is out of range: the scan gives {found.num_rows} rows")
+        return found.take(pa.array(numbers))
+
+    def scan_batches(self) -> Iterator[Any]:
+        """The result as pairs of a batch and the fragment that it comes from (`record_batch`, `fragment`)."""
+        from pyarrow.dataset import TaggedRecordBatch
+
+        from tiltyard.dataset.fragment import LanceFragment
+        from tiltyard.dataset.lance_dataset import LanceDataset
+
+        scan, request = self._scan, self._scan.request
+        if request.order_by or request.limit is not None or request.offset or not isinstance(scan, Scan):
+            raise InvalidInput(
+                "scan_batches tells batches apart by fragment: leave order_by, limit, offset and nearest out"
+            )
+        handle = LanceDataset._made(scan.snapshot)
+        chosen = request.fragments
+        for id in scan.snapshot.fragments.ids.tolist() if chosen is None else chosen:
+            fragment = LanceFragment(handle, id)
+            for batch in Scan(scan.snapshot, replace(request, fragments=[id])).batches():
+                yield TaggedRecordBatch(batch, fragment)
+
+    @staticmethod
+    def from_dataset(dataset: Any, **options: Any) -> LanceScanner:
+        """A scanner of a dataset of ours; options as for `LanceDataset.scanner`."""
+        from tiltyard.dataset.lance_dataset import LanceDataset
+
+        return arguments.instance("dataset", dataset, LanceDataset).scanner(**options)
+
+    @staticmethod
+    def from_fragment(fragment: Any, **options: Any) -> LanceScanner:
+        """A scanner of a fragment of ours; options as for `LanceDataset.scanner`."""
+        from tiltyard.dataset.fragment import LanceFragment
+
+        return arguments.instance("fragment", fragment, LanceFragment).scanner(**options)
+
+    @staticmethod
+    def from_batches(source: Any, **options: Any) -> NoReturn:
+        """Refused: batches are no table, and Arrow scans them itself."""
+        raise UnsupportedFeature(
+            "a scanner of batches is not of this package: use pyarrow.dataset.Scanner.from_batches"
+        )
 
     def explain_plan(self, verbose: bool = False) -> str:
         """What the scan reads and in which order, as text: also which index is used, and why one is not."""
@@ -408,6 +466,8 @@ _HINTS = (
     "use_stats",
     "batch_size_bytes",
 )
+_HINTS_OF_ARROW = ("use_threads", "cache_metadata", "memory_pool", "fragment_scan_options")
+"""What `pyarrow.dataset` has beside; engines that speak its words give them."""
 _REFUSED = (
     "full_text_query",
     "index_segments",
@@ -422,6 +482,8 @@ def build(builder: ScannerBuilder, options: Mapping[str, Any]) -> LanceScanner:
     """The scanner that keyword arguments describe; those that are None keep the builder's setting."""
     for name, value in options.items():
         if value is None:
+            continue
+        if name in _HINTS_OF_ARROW:
             continue
         if name in _REFUSED:
             refuse(**{name: value})

@@ -15,7 +15,6 @@ from tiltyard.dataset import (
     DataStatistics,
     FieldStatistics,
     FragmentMetadata,
-    LanceDataset,
     LanceFragment,
     LanceOperation,
     LanceScanner,
@@ -35,11 +34,13 @@ from tiltyard.store.account import bytes_read_counter, iops_counter
 if TYPE_CHECKING:
     from typing import Any
 
+    from tiltyard.dataset import LanceDataset
+
 _offer_parts()
 
 dataset = _dataset_module.dataset  # as in the official package, the function hides the module of this name
 
-_LAZY = frozenset(("blob", "debug", "file", "lance", "mem_wal", "namespace", "optimize", "vector"))
+_LAZY = frozenset(("blob", "debug", "file", "lance", "mem_wal", "namespace", "optimize", "sampler", "vector"))
 """Modules that are loaded when they are asked for."""
 
 __all__ = [
@@ -78,6 +79,8 @@ _BLOBS = ("BlobColumn", "BlobFile")
 
 
 def __getattr__(name: str) -> Any:
+    if name == "LanceDataset":
+        return getattr(_dataset_module, name)
     if name in _BLOBS:
         return getattr(importlib.import_module("tiltyard.dataset.blob_file"), name)
     if name in _CLEANUP:
@@ -89,3 +92,7 @@ def __getattr__(name: str) -> Any:
     from tiltyard.dataset.not_yet import missing
 
     raise missing("tiltyard.lance", name, __all__)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

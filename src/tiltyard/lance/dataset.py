@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tiltyard.dataset import (
     AutoCleanupConfig,
     Branches,
@@ -10,7 +12,6 @@ from tiltyard.dataset import (
     DataStatistics,
     FieldStatistics,
     FragmentMetadata,
-    LanceDataset,
     LanceFragment,
     LanceOperation,
     LanceScanner,
@@ -24,6 +25,11 @@ from tiltyard.dataset import (
     write_dataset,
 )
 from tiltyard.dataset.transaction import COMMIT_MESSAGE_KEY as LANCE_COMMIT_MESSAGE_KEY
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from tiltyard.dataset import LanceDataset
 
 __all__ = [
     "LANCE_COMMIT_MESSAGE_KEY",
@@ -47,3 +53,17 @@ __all__ = [
     "dataset",
     "write_dataset",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "LanceDataset":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tiltyard.dataset.arrow_class import arrow_class
+    from tiltyard.dataset.lance_dataset import LanceDataset
+
+    globals()[name] = found = arrow_class(LanceDataset)  # who names the class may ask what it derives from
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
