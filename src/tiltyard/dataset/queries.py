@@ -7,17 +7,15 @@ variables nor the network.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tiltyard.dataset import arguments
-from tiltyard.dataset.handle import refuse
 from tiltyard.dataset.lance_dataset import LanceDataset
 from tiltyard.errors import InvalidExpression, MissingPackage
-from tiltyard.table.projection import ROW_ADDRESS, ROW_ID
 
 if TYPE_CHECKING:
     from tiltyard.dataset.engines import EngineFace
@@ -36,14 +34,14 @@ _SETTINGS = (
 
 
 class _Source(LanceDataset):
-    """The dataset as DuckDB scans it: with the pseudo columns that are asked for."""
+    """The dataset as DuckDB scans it: with the options and pseudo columns that are asked for."""
 
-    _extra: Sequence[str] = ()
     _options: Mapping[str, Any] = {}
+    _pseudo: Mapping[str, bool] = {}
 
     @property
     def schema(self) -> Any:
-        return pa.schema([*super().schema, *(pa.field(name, pa.uint64()) for name in self._extra)])
+        return super().scanner(**self._options, **self._pseudo).projected_schema
 
     def scanner(self, columns: Any = None, filter: Any = None, **options: Any) -> LanceScanner:
         names = self.schema.names if columns is None else columns
@@ -57,9 +55,8 @@ class SqlQueryBuilder:
         self._ds = ds
         self._sql = sql
         self._table = DEFAULT_TABLE
-        self._row_id = False
-        self._row_address = False
-        self._options: dict[str, int] = {}
+        self._pseudo: dict[str, bool] = {}
+        self._options: dict[str, Any] = {}
 
     def table_name(self, table_name: str) -> SqlQueryBuilder:
         """What the query calls the table."""
@@ -68,17 +65,17 @@ class SqlQueryBuilder:
 
     def with_row_id(self, with_row_id: bool = True) -> SqlQueryBuilder:
         """Whether the table has a column `_rowid`."""
-        self._row_id = arguments.flag("with_row_id", with_row_id)
+        self._pseudo["with_row_id"] = arguments.flag("with_row_id", with_row_id)
         return self
 
     def with_row_addr(self, with_row_addr: bool = True) -> SqlQueryBuilder:
         """Whether the table has a column `_rowaddr`."""
-        self._row_address = arguments.flag("with_row_addr", with_row_addr)
+        self._pseudo["with_row_address"] = arguments.flag("with_row_addr", with_row_addr)
         return self
 
     def blob_handling(self, blob_handling: str | None) -> SqlQueryBuilder:
-        """Refused, unless it is None or the default: blobs are given as their descriptions."""
-        refuse(blob_handling=None if blob_handling == "blobs_descriptions" else blob_handling)
+        """Whether blobs are seen as their descriptions (the default) or as their bytes: `all_binary`."""
+        self._options["blob_handling"] = blob_handling
         return self
 
     def batch_size(self, batch_size: int) -> SqlQueryBuilder:
@@ -96,9 +93,9 @@ class SqlQueryBuilder:
         """The query, ready to run. Raises `MissingPackage` where DuckDB is not installed."""
         duckdb = _duckdb()
         ds = self._ds
-        extra = [name for name, asked in ((ROW_ID, self._row_id), (ROW_ADDRESS, self._row_address)) if asked]
         source = _Source._made(ds._snapshot, root=ds._root, storage_options=ds._storage_options)
-        source._extra, source._options = extra, dict(self._options)
+        source._options, source._pseudo = dict(self._options), dict(self._pseudo)
+        source.scanner()  # raises what is wrong with the options
         return SqlQuery(duckdb, self._sql, self._table, source, self._options.get("batch_size", RESULT_ROWS))
 
 
