@@ -135,11 +135,19 @@ def test_the_sharding_is_revised_and_resumed(place: str, capsys: Any) -> None:
 
     revise(ty.open_table(place)._ds, compacted, {"unsharded": True}, to_the_end=False)
     assert "not in force yet" in told(capsys, "shards", place)
+    would = told(capsys, "maintain", place, "--dry-run")
+    assert "sharding: would put spec 3 (unsharded) in force" in would
     assert "spec 3 is in force" in told(capsys, "shard", "revise", place, "--resume")
     assert "one shard for all rows (spec 3)" in told(capsys, "shards", place)
+    revise(ty.open_table(place)._ds, compacted, {"identity_column": "id"}, to_the_end=False)
+    assert "called off; shards that it had sealed and that take writers again: 0" in told(
+        capsys, "shard", "revise", place, "--abandon"
+    )
+    assert "one shard for all rows (spec 3)" in told(capsys, "shards", place)
+    assert "no change of the sharding" in told(capsys, "shard", "revise", place, "--abandon", status=1)
     assert "nothing is left to do" in told(capsys, "shard", "revise", place, "--resume")
     told(capsys, "shard", "revise", place, "--identity", "id")
-    assert "sharded by identity of id (spec 4)" in told(capsys, "shards", place)
+    assert "sharded by identity of id (spec 5)" in told(capsys, "shards", place)
     assert rows(place) == before
 
 

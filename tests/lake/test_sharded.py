@@ -205,7 +205,14 @@ def test_a_change_that_stopped_is_finished_by_anybody(readings: Any) -> None:
         readings.reshard(8)
     assert values(readings) == dict.fromkeys(KEYS, 1.0)
     again = ty.open_table(readings.uri)
-    assert again.reshard().activated == 2
+    assert str(again.abandon_reshard()).startswith("the change to spec 2 ")
+    with again.stream() as stream:
+        stream.put({"sensor": 3, "value": 1.0})
+    assert again.sharding.count == 2
+    with pytest.raises(InvalidInput, match="no change of the sharding"):
+        again.abandon_reshard()
+    revise(again._ds, compacted, wanted, to_the_end=False)
+    assert again.reshard().activated == 3
     with again.stream() as stream:
         stream.put(rows([1], 2.0))
     assert values(readings) == {**dict.fromkeys(KEYS, 1.0), 1: 2.0}

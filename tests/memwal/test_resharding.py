@@ -9,12 +9,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import tiltyard.lance as lance
+from resharded import EIGHT, EXPECTED, FOUR, begun, details, everything, faulty, fresh, shards
 from streamed import (
     BASE,
     OTHER_SHARD,
@@ -36,49 +36,19 @@ from tiltyard.errors import (
     UnsupportedFeature,
     WriterFenced,
 )
-from tiltyard.format.mem_wal import MemWalDetails, ShardingField, ShardingSpec
+from tiltyard.format.mem_wal import ShardingField, ShardingSpec
 from tiltyard.lake.tail import Tail
 from tiltyard.memwal import layout, resharding
-from tiltyard.memwal.capture import capture
 from tiltyard.memwal.check import check_shards
 from tiltyard.memwal.compaction import compact_streams
 from tiltyard.memwal.identity import ACTIVE_SPEC, DRAINING_SPEC, LAST_SPEC
 from tiltyard.memwal.identity import streamed as memwal_of
-from tiltyard.memwal.life import manifests
-from tiltyard.memwal.lookup import Lookup
 from tiltyard.memwal.resharding import BY_HAND, compacted, revise, tidy
 from tiltyard.memwal.routing import is_closed
-from tiltyard.memwal.scan import LsmScan
 from tiltyard.memwal.stream import ShardedWriter
 from tiltyard.memwal.writer import ShardWriter
-from tiltyard.store.local import LocalStore
 from tiltyard.table.snapshot import open_latest
-from tiltyard.testing.faults import Crashed, Fault, FaultyStore, Plan, Rule
-
-EIGHT = {"bucket_column": "id", "num_buckets": 8}
-FOUR = {"bucket_column": "id", "num_buckets": 4}
-
-
-def fresh(path: Path) -> Any:
-    """The table as another process sees it."""
-    return lance.dataset(str(path), session=lance.Session())
-
-
-def details(path: Path) -> MemWalDetails:
-    return memwal_of(fresh(path)._snapshot).details
-
-
-def shards(path: Path) -> dict[str, Any]:
-    return manifests(LocalStore(str(path / layout.ROOT)))
-
-
-def everything(path: Path) -> dict[int, float]:
-    """What readers of another process see, in two ways that must agree."""
-    captured = capture(LocalStore(str(path)), lance.Session(), with_logs=True)
-    found = values(LsmScan(captured).table())
-    looked = values(Lookup(captured).find([list(range(60))]))
-    assert looked == found
-    return found
+from tiltyard.testing.faults import Crashed, Fault, Rule
 
 
 @pytest.fixture
@@ -86,21 +56,6 @@ def path(tmp_path: Path) -> Path:
     """Rows in two buckets of the base, published in four shards, and in their logs."""
     begun(tmp_path / "t")
     return tmp_path / "t"
-
-
-EXPECTED = {**BASE, **dict.fromkeys(range(10, 40), 1.0), **dict.fromkeys(range(20, 30), 2.0), 2: 2.0}
-del EXPECTED[3], EXPECTED[39]
-
-
-def begun(path: Path, sharding: dict[str, Any] = FOUR) -> Any:
-    dataset = streamed(path, **sharding)
-    writer = ShardedWriter(dataset)
-    writer.put(rows(list(range(10, 40)), 1.0))
-    writer.flush()
-    writer.put(rows([2, *range(20, 30)], 2.0))
-    writer.delete(keys([3, 39]))
-    writer.abort()
-    return dataset
 
 
 def test_rows_go_to_the_new_shards_and_none_is_lost(path: Path) -> None:
@@ -427,10 +382,6 @@ def test_our_writer_that_came_late_leaves_an_empty_shard(path: Path) -> None:
 # -- crashes, several at once -------------------------------------------------------------------
 
 
-def faulty(path: Path, *rules: Rule) -> Any:
-    return SimpleNamespace(_store=FaultyStore(LocalStore(str(path)), Plan(*rules)), _session=lance.Session())
-
-
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table to copy."""
@@ -542,3 +493,12 @@ def test_a_sealed_shard_of_the_old_spec_is_no_shard_of_the_new(path: Path) -> No
     with ShardedWriter(fresh(path)) as writer:
         writer.put(rows([20], 3.0))
         assert {each.manifest.shard_spec_id for each in writer.writers} == {3}
+
+
+def test_of_shards_of_an_earlier_sharding_the_sound_ones_are_emptied(path: Path) -> None:
+    revise(fresh(path), compacted, EIGHT, to_the_end=False)
+    damaged, *others = sorted(shards(path))
+    (path / layout.shard_dir(damaged) / layout.entry_path(2)).write_bytes(b"garbage")
+    with pytest.raises(CorruptFile, match=f"waits for it.*shard repair TABLE {damaged}"):
+        tidy(fresh(path), compacted)
+    assert [each for each, manifest in shards(path).items() if is_closed(manifest)] == others

@@ -45,6 +45,7 @@ PAIRS: Mapping[str, tuple[Script, Mapping[str, Script]]] = {
     "collect, passed": (DRAINED, {"a": steps(OPEN, put(0), put(1)), "b": steps(OPEN, CLOSE, COLLECT)}),
     "collect, collect": (DRAINED, {"a": COLLECT, "b": steps(COLLECT, READ)}),
     "revise, append": (TWO, {"a": Client.revise, "b": steps(OPEN, put(0), READ)}),
+    "revise, abandon": (TWO, {"a": Client.revise, "b": steps(Client.abandon, OPEN, put(0), READ)}),
     "revise, revise": (TWO, {"a": Client.revise, "b": steps(Client.revise, READ)}),
 }
 

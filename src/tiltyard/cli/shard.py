@@ -79,6 +79,11 @@ def _add_sharding(action: argparse.ArgumentParser) -> None:
         action="store_true",
         help="finish a change that stopped half-way, and put away shards begun for an earlier sharding",
     )
+    action.add_argument(
+        "--abandon",
+        action="store_true",
+        help="call a change off that is under way: the sharding stays, and its shards take writers again",
+    )
 
 
 def _add_tail(action: argparse.ArgumentParser) -> None:
@@ -176,12 +181,15 @@ def _revised(found: LanceDataset, arguments: argparse.Namespace) -> Any:
         "--identity": arguments.identity,
         "--unsharded": arguments.unsharded,
         "--resume": arguments.resume,
+        "--abandon": arguments.abandon,
     }
     given = [name for name, value in asked.items() if value]
     if len(given) != 1 or (arguments.column and given != ["--buckets"]):
         raise InvalidInput(f"give one of {', '.join(asked)}, and --column with --buckets alone")
     if arguments.resume:
         return found.resume_sharding()
+    if arguments.abandon:
+        return found.abandon_sharding()
     if arguments.unsharded:
         return found.revise_sharding(unsharded=True)
     if arguments.identity:

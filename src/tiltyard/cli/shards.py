@@ -71,7 +71,7 @@ def _told(sharding: Sharding) -> str:
     told += f" (spec {sharding.spec_id})"
     if sharding.changing:
         told += ", not in force yet: shards of the sharding before are being emptied (`tiltyard shard revise "
-        told += "TABLE --resume` finishes that)"
+        told += "TABLE --resume` finishes that, `--abandon` calls it off)"
     return told
 
 

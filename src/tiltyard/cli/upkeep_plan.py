@@ -40,6 +40,16 @@ def planned_streams(snapshot: Snapshot) -> str:
     return escaped(told + "".join(broken))
 
 
+def planned_sharding(snapshot: Snapshot) -> str:
+    """What a maintainer would do for a change of the sharding, in words; empty where that is nothing."""
+    from tiltyard.memwal.life import readable
+    from tiltyard.memwal.resharding import told_left
+    from tiltyard.table.snapshot import open_latest
+
+    shards, _ = readable(snapshot.store)
+    return escaped(told_left(open_latest(snapshot.store, snapshot.session), shards))
+
+
 def planned_upkeep(
     dataset: Any,
     options: Mapping[str, Any],
@@ -61,6 +71,8 @@ def planned_upkeep(
     condition = condition_of(snapshot, CompactionOptions.of(given, snapshot.manifest.config))
     lines = [f"version {snapshot.version} as it stands; nothing is changed"]
     if limits is not None and entry_of(snapshot.manifest) is not None:
+        sharding = planned_sharding(snapshot)
+        lines += [f"  sharding: {sharding}"] if sharding else []
         lines.append(f"  streams: {planned_streams(snapshot)}")
     if limits is not None and condition.small <= limits.small_files:
         compaction = f"{counted(condition.small, 'small fragment')} (at most {limits.small_files:,}): left"

@@ -13,7 +13,7 @@ from tiltyard.table.snapshot import open_latest
 if TYPE_CHECKING:
     from tiltyard.dataset.mem_wal import ShardingSpec, ShardWriter
     from tiltyard.memwal.overview import ShardFacts
-    from tiltyard.memwal.resharding import Tidied
+    from tiltyard.memwal.resharding import Abandoned, Tidied
     from tiltyard.memwal.sealing import Dropped
 
 HNSW_SETTINGS = ("num_edges", "ef_construction", "max_level")
@@ -197,6 +197,17 @@ class StreamFace(Handle):
         from tiltyard.memwal.resharding import compacted, tidy
 
         done = tidy(self, compacted)
+        self._move(open_latest(self._store, self._session))
+        return done
+
+    def abandon_sharding(self) -> Abandoned:
+        """Call a change of the sharding off that is under way: the table's sharding stays as it was, and
+        shards that were sealed for the change take writers again. What was compacted stays compacted. Raises
+        `InvalidInput` where none is under way any more.
+        """
+        from tiltyard.memwal.resharding import abandon
+
+        done = abandon(self)
         self._move(open_latest(self._store, self._session))
         return done
 

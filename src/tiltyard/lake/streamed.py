@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tiltyard.lake.tail import Tail
     from tiltyard.memwal.draining import Drained
     from tiltyard.memwal.overview import ShardFacts, Sharding
-    from tiltyard.memwal.resharding import Tidied
+    from tiltyard.memwal.resharding import Abandoned, Tidied
 
 
 class Streamed:
@@ -116,7 +116,7 @@ class Streamed:
     @plain
     def reshard(self, shards: int | None = None, *, by: str | None = None) -> Tidied:
         """Share rows out among another number of shards from now on, by the hash of column `by` (default: the
-        key's first). Without `shards`: finish a change that stopped half-way.
+        key's first). Without `shards`: finish a change that stopped half-way; `abandon_reshard` calls it off.
 
         Streams that are open are fenced, their rows kept, and new ones raise `ShardingChanging` until it is
         done; readers see one table throughout. It may be called again, by anybody, after any error. Raises,
@@ -126,6 +126,15 @@ class Streamed:
 
         self._check_writable("reshard")
         return reshard(self._ds, shards, by)
+
+    @plain
+    def abandon_reshard(self) -> Abandoned:
+        """Call a change of the shards off that stopped, or takes too long: there are as many as before, and
+        streams can be opened again. It may be called again, by anybody, after any error. Raises
+        `InvalidInput` where no change is under way any more.
+        """
+        self._check_writable("abandon_reshard")
+        return self._ds.abandon_sharding()
 
     # -- reading ---------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ class Streamed:
             raise ShardingChanging(
                 f"opening a MemWAL writer requires at most one sharding spec, found {len(specs)}: the "
                 "table's sharding is being revised; open the writer again when that is done (`tiltyard "
-                "shard revise TABLE --resume` does what is left of it)"
+                "shard revise TABLE --resume` does what is left of it, `--abandon` calls it off)"
             )
         if active is None or len(specs) < 2:
             return specs[0] if specs else None

@@ -10,6 +10,10 @@ Each step is found again from what stands: the note says that 2 to 4 are to be d
 whether it is closed, the table's marks whether it is in the base. So anybody goes on where somebody stopped
 (`tidy`), and several at once do no harm.
 
+Until step 4 the change may be called off (`abandon`): one commit takes the new spec out again, which step 4
+cannot meet any more, and the shards that were sealed for it take writers again. Each says which spec that
+was, so that also what a reviser seals that wakes up later is opened by whoever comes next.
+
 Another program that read the old spec before step 1 may begin a shard of it after step 2 has looked: a stray.
 Readers count its rows; whoever calls `tidy` seals and drains it.
 
@@ -18,16 +22,27 @@ Invariants, and their tests in tests/memwal/test_resharding.py:
 2. No id of a spec is given twice.
 3. Step 4 is done only over a version whose marks cover every shard of the old spec, all of them closed.
 4. Readers see each acknowledged row of each key once, at every moment.
+5. What is called off is the table's sharding never again, and no shard of it was ever begun; shards that were
+   sealed for another reason stay sealed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tiltyard import runtime
-from tiltyard.errors import InvalidInput, RetryableConflict, ShardContention, ShardingChanging
+from tiltyard.errors import (
+    CorruptFile,
+    InvalidInput,
+    RetryableConflict,
+    ShardContention,
+    ShardingChanging,
+    StoreError,
+    UnsupportedFeature,
+)
 from tiltyard.format.mem_wal import MemWalDetails, ShardingField, ShardingSpec
 from tiltyard.format.operations import CreateIndex
 from tiltyard.format.schema import Schema
@@ -39,8 +54,8 @@ from tiltyard.memwal.identity import ACTIVE_SPEC, DRAINING_SPEC, LAST_SPEC, Stre
 from tiltyard.memwal.initialise import wanted_sharding
 from tiltyard.memwal.life import manifests, of_this_life, shards_of
 from tiltyard.memwal.owner import Streamable, rehearse
-from tiltyard.memwal.routing import is_closed, is_drained
-from tiltyard.memwal.sealing import seal
+from tiltyard.memwal.routing import is_closed, is_drained, sealed_for
+from tiltyard.memwal.sealing import seal, unseal
 from tiltyard.memwal.sharding import BUCKET, UNSHARDED, num_buckets
 from tiltyard.table.apply.mem_wal import entry_of
 from tiltyard.table.back_off import back_off
@@ -76,6 +91,20 @@ class Tidied:
             return told if self.shards else "nothing is left to do: the table's sharding is in force"
         force = f"sharding spec {self.activated} is in force"
         return f"{told}; {force}" if self.shards else f"{force}; no shard was to be emptied"
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """A change of the sharding that was called off: the spec that was to come, in words, or None where that
+    had been done and only shards were left to be opened; and these.
+    """
+
+    coming: str | None
+    shards: tuple[str, ...]
+
+    def __str__(self) -> str:
+        told = "" if self.coming is None else f"the change to {self.coming} is called off; "
+        return f"{told}shards that it had sealed and that take writers again: {len(self.shards)}"
 
 
 def revise(
@@ -136,7 +165,7 @@ def _check_same(base: Snapshot, found: Streamed, wanted: ShardingSpec) -> None:
         raise ShardingChanging(
             f"the table's sharding is being changed to {shown(coming, base.schema)} already, and "
             f"{shown(wanted, base.schema)} was asked for; nothing was changed. Finish that first (`tiltyard "
-            "shard revise TABLE --resume`)"
+            "shard revise TABLE --resume`), or call it off (`--abandon`)"
         )
 
 
@@ -180,11 +209,10 @@ def tidy(table: Streamable, drain: Drain) -> Tidied:
         found = streamed(base)
         left = _left(base, found, shards)
         if left:
-            for shard_id in left:
-                seal(table, shard_id)
-            drain(table, left)
+            _emptied(table, drain, found, left)
             done |= dict.fromkeys(left)
         elif not found.draining:
+            _opened_again(table, found, of_this_life(base, shards))
             return Tidied(tuple(done))
         elif _committed(base, _with_new(found)):
             return Tidied(tuple(done), found.coming.spec_id)
@@ -192,6 +220,45 @@ def tidy(table: Streamable, drain: Drain) -> Tidied:
     raise ShardContention(
         f"the shards of earlier shardings of {table._store.uri} could not all be emptied in {MAX_ROUNDS} "
         "rounds: others go on writing to them, or nothing was compacted; call it again"
+    )
+
+
+def told_left(base: Snapshot, shards: Mapping[str, ShardManifest]) -> str:
+    """What `tidy` would do, in words; empty where there is nothing."""
+    found = streamed(base)
+    left = _left(base, found, shards)
+    told = f"would seal and empty {counted(len(left), 'shard')} of earlier shardings" if left else ""
+    if not found.draining:
+        return told
+    return (f"{told}; " if told else "") + f"would put {shown(found.coming, base.schema)} in force"
+
+
+def _emptied(table: Streamable, drain: Drain, found: Streamed, left: Sequence[str]) -> None:
+    """Seal and drain these shards; where some cannot be, the others. Raises what keeps one from it."""
+    coming = found.coming.spec_id if found.draining else None
+    broken: dict[str, Exception] = {}
+    for shard_id in left:
+        try:
+            seal(table, shard_id, coming=coming)
+        except (CorruptFile, StoreError, UnsupportedFeature) as error:
+            broken[shard_id] = error
+    sound = [each for each in left if each not in broken]
+    if sound:
+        try:
+            drain(table, sound)
+        except CorruptFile as error:
+            raise _waited_for(error, "`tiltyard shard drop --discard-streamed` gives its rows up") from error
+    for shard_id, problem in broken.items():
+        if isinstance(problem, CorruptFile):
+            raise _waited_for(problem, f"`tiltyard shard repair TABLE {shard_id}` mends its log") from problem
+        raise problem
+
+
+def _waited_for(error: CorruptFile, remedy: str) -> CorruptFile:
+    return CorruptFile(
+        f"a shard of an earlier sharding cannot be emptied, and everything that was streamed since waits for "
+        f"it, since its rows are older: {error}. {remedy}",
+        error.path,
     )
 
 
@@ -215,6 +282,71 @@ def _with_new(found: Streamed) -> MemWalDetails:
     specs = tuple(each for each in details.sharding_specs if each.spec_id not in found.draining)
     notes = {name: text for name, text in details.writer_defaults.items() if name != DRAINING_SPEC}
     return details.resharded(specs, _num_shards(coming), {**notes, ACTIVE_SPEC: str(coming.spec_id)})
+
+
+# -- calling it off -----------------------------------------------------------------------------
+
+
+def abandon(table: Streamable) -> Abandoned:
+    """Call a change of the sharding off, which is under way: the table's sharding stays as it was, and shards
+    that were sealed for the change take writers again. What was compacted stays compacted.
+
+    After an error call it, or `tidy`, again. Raises, changing nothing, `InvalidInput` where none is under
+    way (it may have come into force just before), or where shards of the new sharding were begun (a version
+    from the time of the change was restored): it can only be finished then.
+    """
+    for attempt in range(MAX_PLANS):
+        base, shards = shards_of(table._store, table._session)
+        found = streamed(base)
+        if not found.draining:
+            opened = _opened_again(table, found, shards)
+            if opened:
+                return Abandoned(None, opened)
+            raise InvalidInput(
+                f"no change of the sharding of {base.store.uri} is under way; it has "
+                f"{shown(found.spec, base.schema)}"
+            )
+        coming = found.coming
+        begun = [each for each, manifest in shards.items() if manifest.shard_spec_id == coming.spec_id]
+        if begun:
+            raise InvalidInput(
+                f"the change of {base.store.uri} to {shown(coming, base.schema)} cannot be called off: shard "
+                f"{begun[0]} of it was begun already. Finish it (`tiltyard shard revise TABLE --resume`)"
+            )
+        if _committed(base, _with_old(found)):
+            base, shards = shards_of(table._store, table._session)
+            opened = _opened_again(table, streamed(base), shards)
+            return Abandoned(shown(coming, base.schema), opened)
+        back_off(0.0, attempt + 1)
+    raise ShardContention(
+        f"the change of the sharding of {table._store.uri} was not called off: others committed to its "
+        f"MemWAL {MAX_PLANS} times meanwhile; try again"
+    )
+
+
+def _with_old(found: Streamed) -> MemWalDetails:
+    """The MemWAL without the spec that was to come. Its id stays noted as the last one: it is given to no
+    other.
+    """
+    details, coming = found.details, found.coming.spec_id
+    specs = tuple(each for each in details.sharding_specs if each != BY_HAND and each.spec_id != coming)
+    notes = {name: text for name, text in details.writer_defaults.items() if name != DRAINING_SPEC}
+    return details.resharded(specs, details.num_shards, notes)
+
+
+def _opened_again(table: Streamable, found: Streamed, shards: Mapping[str, ShardManifest]) -> tuple[str, ...]:
+    """Open shards of the spec in force that were sealed for one which there is not any more."""
+    spec = found.spec
+    here = {each.spec_id for each in found.details.sharding_specs}
+    active = 0 if spec is None else spec.spec_id
+    opened = []
+    for shard_id, manifest in sorted(shards.items()):
+        coming = sealed_for(manifest)
+        if coming is not None and coming not in here and manifest.shard_spec_id == active:
+            with suppress(InvalidInput):  # another shard has taken its rows since: it stays sealed
+                unseal(table, shard_id)
+                opened.append(shard_id)
+    return tuple(opened)
 
 
 def _num_shards(spec: ShardingSpec) -> int:

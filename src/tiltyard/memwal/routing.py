@@ -41,6 +41,9 @@ OWN_NOTES = "tiltyard."
 SEALED_BY = "tiltyard.sealed"
 """Shard field entry: the epoch whose owner published the log and sealed the shard; other programs keep it."""
 
+SEALED_FOR = "tiltyard.sealed.for"
+"""Shard field entry: the id of the sharding spec that was to come when the shard was sealed for it."""
+
 _VERSION_5, _VARIANT = 0x50, 0x80
 
 
@@ -220,6 +223,12 @@ def is_closed(manifest: ShardManifest) -> bool:
     """
     noted = dict(manifest.field_entries).get(SEALED_BY)
     return manifest.status == SEALED and noted == b"%d" % manifest.writer_epoch
+
+
+def sealed_for(manifest: ShardManifest) -> int | None:
+    """The spec that was to come when the shard was sealed for it; None where it was sealed by itself."""
+    noted = dict(manifest.field_entries).get(SEALED_FOR, b"")
+    return int(noted) if manifest.status == SEALED and noted.isdigit() else None
 
 
 def own_value(manifest: ShardManifest) -> Value:

@@ -3,7 +3,8 @@
 To seal is to take over: the claim and its sentinel fence whoever writes, the log is replayed and published,
 and only then the manifest says SEALED. Who seals notes the epoch with which it was done; a shard that others
 sealed without a take-over may still have a writer, and rows in its log, and is taken over when it is sealed
-here.
+here. One that is sealed because the sharding changes says so, too: where that change is called off, it is
+opened again.
 
 The manifest of a sealed shard stays for ever, that of a dropped one too: were it deleted, the same id could
 begin again at epoch 1, below writers that are asleep.
@@ -39,7 +40,7 @@ from tiltyard.memwal.life import check_names, lives, manifests, of_this_life
 from tiltyard.memwal.manifest import newest, update
 from tiltyard.memwal.owner import Owned, Streamable, no_shard, take_over_to_empty
 from tiltyard.memwal.publishing import publish_generation
-from tiltyard.memwal.routing import SEALED_BY, is_closed, own_value, router_of
+from tiltyard.memwal.routing import SEALED_BY, SEALED_FOR, is_closed, own_value, router_of, sealed_for
 from tiltyard.store import Store
 from tiltyard.table.back_off import back_off
 from tiltyard.table.snapshot import open_latest
@@ -49,11 +50,13 @@ MAX_SEALS = 16
 """How often a shard is taken over to be sealed while others open it."""
 
 
-def seal(table: Streamable, shard_id: str) -> ShardManifest:
+def seal(table: Streamable, shard_id: str, *, coming: int | None = None) -> ShardManifest:
     """Take a shard over, publish what its log holds, and let nobody write there any more; its manifest.
 
     Whoever writes gets `WriterFenced`. Nothing for a shard that is closed; one that another program sealed is
-    emptied. Raises as `ShardWriter.open` does, leaving the shard as it was; after other errors call it again.
+    emptied. `coming`: the sharding spec that it is sealed for; None where it is to stay sealed whatever
+    becomes of a change of the sharding. Raises as `ShardWriter.open` does, leaving the shard as it was; after
+    other errors call it again.
     """
     shard_id = layout.parse_shard_id(shard_id)
     base = open_latest(table._store, table._session)
@@ -64,10 +67,12 @@ def seal(table: Streamable, shard_id: str) -> ShardManifest:
         if found is None:
             raise no_shard(base, shard_id)
         _check_life(streamed(base), found, shard_id)
-        if is_closed(found):
+        if is_closed(found) and (coming is not None or sealed_for(found) is None):
             return found
         try:
-            return _closed(take_over_to_empty(table, shard_id))
+            if is_closed(found):
+                return update(shard, found, _for_itself)
+            return _closed(take_over_to_empty(table, shard_id), coming)
         except (ClaimLost, WriterFenced) as error:
             failed = error
             back_off(0.0, attempt + 1)
@@ -86,19 +91,27 @@ def publish_replayed(owned: Owned) -> ShardManifest:
     return manifest
 
 
-def _closed(owned: Owned) -> ShardManifest:
+def _closed(owned: Owned, coming: int | None) -> ShardManifest:
     """Publish what was replayed, then say so."""
     manifest = publish_replayed(owned)
-    note = (SEALED_BY, b"%d" % manifest.writer_epoch)
+    notes: tuple[tuple[str, bytes], ...] = ((SEALED_BY, b"%d" % manifest.writer_epoch),)
+    if coming is not None:
+        notes += ((SEALED_FOR, b"%d" % coming),)
 
     def sealed(now: ShardManifest) -> ShardManifest:
-        return replace(now, status=SEALED, field_entries=(*_without_note(now), note))
+        return replace(now, status=SEALED, field_entries=(*_without(now, SEALED_BY, SEALED_FOR), *notes))
 
     return update(owned.shard, manifest, sealed)
 
 
-def _without_note(manifest: ShardManifest) -> tuple[tuple[str, bytes], ...]:
-    return tuple(entry for entry in manifest.field_entries if entry[0] != SEALED_BY)
+def _for_itself(now: ShardManifest) -> ShardManifest:
+    if not is_closed(now) or sealed_for(now) is None:
+        return now
+    return replace(now, field_entries=_without(now, SEALED_FOR))
+
+
+def _without(manifest: ShardManifest, *notes: str) -> tuple[tuple[str, bytes], ...]:
+    return tuple(entry for entry in manifest.field_entries if entry[0] not in notes)
 
 
 # -- opening again ------------------------------------------------------------------------------
@@ -124,7 +137,7 @@ def unseal(table: Streamable, shard_id: str) -> ShardManifest:
         try:
             _checked_to_unseal(table, shard_id)
         except TiltyardError:  # the sharding was changed, or another shard began, since we looked
-            seal(table, shard_id)
+            seal(table, shard_id, coming=sealed_for(found))
             raise
         return made
     raise ShardContention(f"shard {shard_id} was sealed again {MAX_SEALS} times while it was to be unsealed")
@@ -133,7 +146,7 @@ def unseal(table: Streamable, shard_id: str) -> ShardManifest:
 def _unsealed(now: ShardManifest) -> ShardManifest:
     if now.status == ACTIVE:
         return now
-    return replace(now, status=ACTIVE, field_entries=_without_note(now))
+    return replace(now, status=ACTIVE, field_entries=_without(now, SEALED_BY, SEALED_FOR))
 
 
 def _checked_to_unseal(table: Streamable, shard_id: str) -> tuple[Store, ShardManifest]:
@@ -227,6 +240,7 @@ def drop_shard(table: Streamable, shard_id: str, *, discard: bool = False) -> Dr
     def emptied(now: ShardManifest) -> ShardManifest:
         if not is_closed(now):
             raise ShardContention(f"shard {shard_id} was unsealed while it was to be dropped; it stays")
+        now = _for_itself(now)
         return replace(now, sstables=()) if now.sstables else now
 
     return Dropped(shard_id, lost, update(shard, found, emptied))

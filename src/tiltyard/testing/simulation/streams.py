@@ -11,6 +11,7 @@ one that says which it is; so each row of the log tells whose it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
@@ -44,7 +45,7 @@ from tiltyard.memwal.identity import identity_of, streamed
 from tiltyard.memwal.log_schema import LogSchema, log_schema
 from tiltyard.memwal.lookup import Lookup
 from tiltyard.memwal.manifest import newest, publish, update
-from tiltyard.memwal.resharding import compacted, revise, tidy
+from tiltyard.memwal.resharding import abandon, compacted, revise, tidy
 from tiltyard.memwal.scan import LsmScan
 from tiltyard.memwal.stream import open_writers
 from tiltyard.memwal.tail import tail
@@ -465,6 +466,16 @@ class Client:
         """Finish a change of the sharding that somebody began."""
         self.ledger.resharded = True
         self._perform("tidy", lambda _: tidy(self._table(), compacted))
+
+    def abandon(self) -> None:
+        """Call a change of the sharding off, if one is under way."""
+        self.ledger.resharded = True
+
+        def run(_: Operation) -> None:
+            with suppress(InvalidInput):  # none is, or it is in force already
+                abandon(self._table())
+
+        self._perform("abandon", run)
 
     def _table(self) -> LanceDataset:
         return LanceDataset._made(open_latest(self.store, self.session))

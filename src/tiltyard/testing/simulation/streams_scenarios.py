@@ -431,9 +431,14 @@ ACTORS: Mapping[str, Mapping[str, Script]] = {
         "b": steps(Client.revise, READ),
         "c": steps(do(Client.wait, 0.01), Client.tidy, READ, COMPACT, COLLECT),
     },
+    "abandonments": {
+        "a": steps(OPEN, put(0), READ, put(1), FLUSH, OPEN, put(2), OPEN, put(4), READ),
+        "b": steps(Client.revise, READ),
+        "c": steps(do(Client.wait, 0.01), Client.abandon, READ, OPEN, put(3), Client.tidy, COMPACT),
+    },
 }
 
-UPKEEP = frozenset({"compactions", "zombies", "cleanings", "revisions"})
+UPKEEP = frozenset({"compactions", "zombies", "cleanings", "revisions", "abandonments"})
 """Groups with maintainers."""
 
 STARTS: Mapping[str, Script | None] = {"identities": None, "threads": None, "feeds": BEGUN}

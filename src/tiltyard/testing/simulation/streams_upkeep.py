@@ -6,7 +6,8 @@ W13 Each version of the base holds the rows of the log up to the generation of i
 W14 An SSTable leaves the shard's manifest after a version of the base whose mark covers it.
 W15 Of the log only entries with rows go, from below the cursor, and no owner's sentinel.
 W16 Manifests go from the low end, and the newest stay.
-W17 A change of the sharding takes effect over a version whose mark covers a closed shard.
+W17 A change of the sharding takes effect over a version whose mark covers a closed shard, or never, if it was
+    called off.
 """
 
 from __future__ import annotations
@@ -96,12 +97,19 @@ def _check_kept(world: World, archive: Archive, shard: list[MadeManifest]) -> li
 def _check_sharding(base: Chain, marks: dict[int, int], shard: list[MadeManifest]) -> list[str]:
     wrong = []
     found: list[tuple[int, Streamed]] = []
+    gone: list[int] = []
     for version in marks:
         snapshot = base.snapshot(version)
         if entry_of(snapshot.manifest) is not None:
             found.append((version, streamed(snapshot)))
     for (_, before), (version, after) in pairwise(found):
+        specs = {each.spec_id for each in after.details.sharding_specs}
+        if any(each in specs for each in gone):
+            wrong.append(f"W17: version {version} of the base has the specs {specs}; {gone} were called off")
         if not before.draining or after.draining:
+            continue
+        if before.coming.spec_id not in specs:
+            gone.append(before.coming.spec_id)
             continue
         by_then = [each.manifest for each in shard if each.order < base.settled[version].order]
         if by_then and not is_closed(by_then[-1]):
