@@ -53,12 +53,20 @@ def found(
     automatic: bool = False,
     is_short: bool = True,
     upkeep: bool = False,
+    merges: bool = False,
 ) -> str:
     """What the simulation finds with one preemption or accident; one of `checks` must be it."""
     weather = Weather(frozenset(faults), stalls=(40.0,), failing_reads=failing_reads)
     made = Settings(medium=medium, weather=weather)
     scenario = StreamScenario(
-        "planted", actors, made, before, automatic=automatic, is_short=is_short, upkeep=upkeep
+        "planted",
+        actors,
+        made,
+        before,
+        automatic=automatic,
+        is_short=is_short,
+        upkeep=upkeep,
+        merges=merges,
     )
     with planting, patched(exploring, "shrunk", lambda scenario, seed, run, most: (run, ())):
         report = exhaust(scenario, events=1, most=MOST)

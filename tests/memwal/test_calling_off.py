@@ -1,4 +1,5 @@
-"""A change of the sharding that is called off: the table is as it was, whatever was sealed, and whoever stopped.
+"""A change of the sharding that is called off: the table is as it was, whatever was sealed, wherever it
+stopped.
 """
 
 from __future__ import annotations

@@ -8,16 +8,29 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from planting import found, patched, several
 from tiltyard import runtime
 from tiltyard.format.operations import CompactedSsTable, UpdateMemWalState
 from tiltyard.format.transaction import Transaction
-from tiltyard.memwal import capture, collection, compaction, layout, resharding, sealing, streamed_rows
+from tiltyard.memwal import (
+    capture,
+    collection,
+    compaction,
+    layout,
+    merged,
+    resharding,
+    sealing,
+    sstable,
+    streamed_rows,
+)
+from tiltyard.memwal.log_schema import TOMBSTONE
 from tiltyard.table.commit import commit
 from tiltyard.table.snapshot import open_latest
 from tiltyard.testing.faults import Fault
 from tiltyard.testing.simulation import streams
+from tiltyard.testing.simulation.chain import KEY
 from tiltyard.testing.simulation.streams import Client
 from tiltyard.testing.simulation.streams_scenarios import (
     COLLECT,
@@ -169,3 +182,48 @@ def test_planted_a_shard_is_sealed_without_what_its_log_holds() -> None:
     """W10: nobody replays it any more."""
     planting = patched(sealing, "publish_generation", lambda owned, manifest, table: manifest)
     found(planting, {"a": Client.revise}, "W10", before=TWO, upkeep=True)
+
+
+# -- merge functions -----------------------------------------------------------------------------
+
+
+def test_planted_what_is_in_the_base_is_merged_once_more_by_readers() -> None:
+    """W11: where the newest row counts, to read a row twice does no harm."""
+    real = capture._published
+    planting = patched(
+        capture,
+        "_published",
+        lambda base, each, manifest, mark, schema: real(base, each, manifest, 0, schema),
+    )
+    found(planting, {"a": COMPACT, "b": steps(READ, READ)}, "W11", before=TWO, upkeep=True, merges=True)
+
+
+def test_planted_the_row_of_the_base_is_left_out() -> None:
+    """W13."""
+    real = merged._under
+
+    def none(found: Any, reached: Any) -> Any:
+        return real(found, np.zeros_like(reached))
+
+    before = steps(OPEN, put(1), FLUSH, Client.abort)
+    found(patched(merged, "_under", none), {"a": COMPACT}, "W13", before=before, upkeep=True, merges=True)
+
+
+def test_planted_a_generation_forgets_that_a_key_was_deleted() -> None:
+    """W5: what is older would be added."""
+    real = sstable.shortened
+
+    def forgetful(rows: Any, codes: Any, deletes: Any, functions: Any) -> Any:
+        made = real(rows, codes, deletes, functions)
+        keys = made[KEY].to_pylist()
+        return made.filter(
+            pa.array(
+                [
+                    not gone or keys.count(key) < 2
+                    for key, gone in zip(keys, made[TOMBSTONE].to_pylist(), strict=True)
+                ]
+            )
+        )
+
+    actors = {"a": steps(OPEN, delete(0), put(0), FLUSH)}
+    found(patched(sstable, "shortened", forgetful), actors, "W5", before=TWO, upkeep=True, merges=True)

@@ -50,10 +50,14 @@ PAIRS: Mapping[str, tuple[Script, Mapping[str, Script]]] = {
 }
 
 
-def pair_of(name: str, medium: Medium, weather: Weather = CALM) -> StreamScenario:
+MERGED = ("compact, compact", "compact, read", "compact, flush")
+"""Pairs that also a table with a merge function goes through."""
+
+
+def pair_of(name: str, medium: Medium, weather: Weather = CALM, *, merges: bool = False) -> StreamScenario:
     before, actors = PAIRS[name]
     made = Settings(medium=medium, weather=weather)
-    return StreamScenario(f"upkeep-{medium}", actors, made, before, is_short=True, upkeep=True)
+    return StreamScenario(f"upkeep-{medium}", actors, made, before, is_short=True, upkeep=True, merges=merges)
 
 
 SHORT: list[tuple[str, Medium]] = [

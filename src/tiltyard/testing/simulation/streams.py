@@ -194,6 +194,8 @@ class Ledger:
     wrong: list[str] = field(default_factory=list)
     pruned: bool = False
     """Whether somebody collected who keeps no fences."""
+    merges: bool = False
+    """Whether rows of a key are added up, else the newest counts."""
     resharded: bool = False
     """Whether somebody sealed shards, which is to claim them, for a change of the sharding."""
     numbers: count[int] = field(default_factory=lambda: count(FIRST_NUMBER))
@@ -205,14 +207,18 @@ def rows(pairs: Mapping[int, int]) -> Any:
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def make_table(world: World, *, automatic: bool) -> None:
-    """The table, streamed into: its shards named by hand, or (`automatic`) by a sharding spec."""
+def make_table(world: World, *, automatic: bool, merges: bool = False) -> None:
+    """The table, streamed into: its shards named by hand, or (`automatic`) by a sharding spec. `merges`: its
+    values are added up.
+    """
     store, session = world.store(), world.session()
     schema = Schema.from_arrow(SCHEMA)
     fragments = write_fragments(store, schema, [rows({key: key for key in FIRST_KEYS})])
     transaction = Transaction(0, str(runtime.uuid4()), Overwrite(tuple(fragments), schema))
     commit(store, transaction, session=session, base=None, new_table=NewTable(data_version="2.2"))
-    LanceDataset._made(open_latest(store, session)).initialize_mem_wal(unsharded=automatic)
+    LanceDataset._made(open_latest(store, session)).initialize_mem_wal(
+        unsharded=automatic, merge_functions={VALUE: "sum"} if merges else None
+    )
 
 
 def bring_in(store: Store, session: Session) -> None:

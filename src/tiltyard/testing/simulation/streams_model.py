@@ -141,18 +141,30 @@ def first_state() -> State:
     return {key: key for key in FIRST_KEYS}
 
 
-def applied(state: State, rows: Sequence[LogRow]) -> State:
-    """The table after some more rows: the last of each key counts."""
+def applied(state: State, rows: Sequence[LogRow], merges: bool) -> State:
+    """The table after some more rows: the last of each key counts, or (`merges`) all are added up."""
     after = dict(state)
     for key, value in rows:
         if value is None:
             after.pop(key, None)
         else:
-            after[key] = value
+            after[key] = value + after.get(key, 0) if merges else value
     return after
 
 
-def read_log(log: Sequence[MadeEntry], writes: Mapping[int, Write]) -> Reading:
+def generation_of(rows: Sequence[LogRow], merges: bool) -> list[LogRow]:
+    """What a generation of these rows holds, of each key: its last row; or (`merges`) one that deletes, if
+    one does, and the sum of what came later, if anything did; sorted as `repr` does.
+    """
+    sums = applied({}, rows, merges)
+    if merges:
+        deleted = {key for key, value in rows if value is None}
+        return sorted([*sums.items(), *((key, None) for key in deleted)], key=repr)
+    last = {key: at for at, (key, _) in enumerate(rows)}
+    return [row for at, row in enumerate(rows) if last[row[0]] == at]
+
+
+def read_log(log: Sequence[MadeEntry], writes: Mapping[int, Write], merges: bool) -> Reading:
     """What the log says. Each write has to stand whole and by itself."""
     found = Reading(states=[first_state()])
     for each in log:
@@ -166,7 +178,7 @@ def read_log(log: Sequence[MadeEntry], writes: Mapping[int, Write]) -> Reading:
             found.places.setdefault(number, []).append(Place(each.entry.position, turn))
         found.positions.append(each.entry.position)
         found.orders.append(each.order)
-        found.states.append(applied(found.states[-1], rows))
+        found.states.append(applied(found.states[-1], rows, merges))
     return found
 
 

@@ -106,10 +106,12 @@ class StreamScenario:
     """Whoever comes next reads and writes, and nothing is published once more: for many runs of one kind."""
     upkeep: bool = False
     """Whether a maintainer comes too, at last, and leaves everything in the base."""
+    merges: bool = False
+    """Whether the table has a merge function, by which values of a key are added up."""
 
     def run(self, world: World) -> list[str]:
         """Set up, act, check."""
-        ledger = Ledger(world, History(world))
+        ledger = Ledger(world, History(world), merges=self.merges)
         clients: dict[str, Client] = {}
 
         def client() -> Client:
@@ -122,7 +124,7 @@ class StreamScenario:
             script(clients[process])
 
         def start() -> None:
-            make_table(world, automatic=self.automatic)
+            make_table(world, automatic=self.automatic or self.merges, merges=self.merges)
             if self.before is not None:
                 self.before(client())
 
@@ -141,7 +143,7 @@ def _check(world: World, ledger: Ledger, upkeep: bool) -> list[str]:
     if wrong:
         return wrong
     log = Archive.of(world).log()
-    reading = read_log(log, {each.number: each for each in ledger.writes})
+    reading = read_log(log, {each.number: each for each in ledger.writes}, ledger.merges)
     for look in ledger.looks:
         wrong += _check_look(look, reading, ledger)
     for operation, after, shown in ledger.follows:
@@ -192,7 +194,7 @@ def _check_look(look: Look, reading: Reading, ledger: Ledger) -> list[str]:
     most = sum(order < look.names for order in reading.orders)
     for count in range(least, most + 1):
         missing = [each for each in lazy if not 0 < _entries_to(each, reading) <= count]
-        for pending, state in _with_lazy(look, reading, count):
+        for pending, state in _with_lazy(look, reading, count, ledger.merges):
             if state == look.scanned and all(each in pending for each in missing):
                 return wrong
     told = f"after {least} to {most} entries {reading.states[least : most + 1]}"
@@ -206,7 +208,7 @@ def _entries_to(write: Write, reading: Reading) -> int:
     return reading.count_to(places[0].position) if places else 0
 
 
-def _with_lazy(look: Look, reading: Reading, count: int) -> Iterator[tuple[list[Write], State]]:
+def _with_lazy(look: Look, reading: Reading, count: int, merges: bool) -> Iterator[tuple[list[Write], State]]:
     """The table after some entries, and with what a writer of the process may have held beyond them."""
     yield [], reading.states[count]
     for opened in look.with_memory:
@@ -216,7 +218,7 @@ def _with_lazy(look: Look, reading: Reading, count: int) -> Iterator[tuple[list[
             in_log = places is not None and reading.count_to(places[0].position) <= count
             if in_log or each.durable or not _begun(each, look):
                 continue
-            state = applied(state, each.rows)
+            state = applied(state, each.rows, merges)
             pending = [*pending, each]
             yield pending, state
 
@@ -231,13 +233,14 @@ def _begun(write: Write, look: Look) -> bool:
 def next_ones(world: World, ledger: Ledger, *, publish: bool, upkeep: bool) -> list[str]:
     """W10."""
     log = Archive.of(world).log()
-    state = read_log(log, {each.number: each for each in ledger.writes}).states[-1]
+    state = read_log(log, {each.number: each for each in ledger.writes}, ledger.merges).states[-1]
+    after = applied(state, [(NEXT_KEY, NEXT_VALUE)], ledger.merges)
     try:
         if upkeep:
             world.calmly("next tidier", partial(_tidy, world, state))
         if not world.calmly("next refused", partial(_refused, world)):
-            world.calmly("next writer", partial(_write, world, state, publish))
-            state = {**state, NEXT_KEY: NEXT_VALUE}
+            world.calmly("next writer", partial(_write, world, state, after, publish))
+            state = after
             if publish:
                 world.calmly("next reader", partial(_read, world, state))
         if upkeep:
@@ -274,7 +277,7 @@ def _refused(world: World) -> bool:
     return not is_ours
 
 
-def _write(world: World, state: State, publish: bool) -> None:
+def _write(world: World, state: State, after: State, publish: bool) -> None:
     store, session = world.store(), world.session()
     writer = ShardWriter.open(LanceDataset._made(open_latest(store, session)), SHARD)
     _compare(world, session, state, "after the log was replayed", writer)
@@ -283,7 +286,7 @@ def _write(world: World, state: State, publish: bool) -> None:
         writer.abort()
         return
     writer.flush()
-    _compare(world, session, {**state, NEXT_KEY: NEXT_VALUE}, "after a flush", writer)
+    _compare(world, session, after, "after a flush", writer)
     writer.close()
 
 
@@ -426,6 +429,11 @@ ACTORS: Mapping[str, Mapping[str, Script]] = {
         "b": steps(COMPACT, Client.clean, READ, COMPACT, Client.clean),
         "c": steps(READ, COLLECT, COMPACT, READ),
     },
+    "merges": {
+        "a": steps(OPEN, put(0), FLUSH, put(0, 4), delete(1), READ, put(1), FLUSH, READ, put(0), lazily(4)),
+        "b": steps(COMPACT, READ, OPEN, put(0, 1), READ, FLUSH, COMPACT, READ),
+        "c": steps(READ, COMPACT, READ, delete(0), COLLECT, COMPACT, READ),
+    },
     "revisions": {
         "a": steps(OPEN, put(0), READ, put(1), FLUSH, put(2), OPEN, put(4), READ),
         "b": steps(Client.revise, READ),
@@ -438,7 +446,7 @@ ACTORS: Mapping[str, Mapping[str, Script]] = {
     },
 }
 
-UPKEEP = frozenset({"compactions", "zombies", "cleanings", "revisions", "abandonments"})
+UPKEEP = frozenset({"merges", "compactions", "zombies", "cleanings", "revisions", "abandonments"})
 """Groups with maintainers."""
 
 STARTS: Mapping[str, Script | None] = {"identities": None, "threads": None, "feeds": BEGUN}
@@ -468,5 +476,6 @@ def stream_scenarios(settings: Callable[[Medium], Settings]) -> dict[str, Callab
                 OPTIONS.get(group, {}),
                 group == "identities",
                 upkeep=group in UPKEEP,
+                merges=group == "merges",
             )
     return found
