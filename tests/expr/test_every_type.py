@@ -11,7 +11,8 @@ import pytest
 
 from tiltyard.errors import InvalidInput
 from tiltyard.expr import evaluate, parse_expression
-from tiltyard.expr.functions import LIST_FUNCTIONS, SIGNATURES, SPECIAL_FUNCTIONS
+from tiltyard.expr.functions import SIGNATURES, SPECIAL_FUNCTIONS
+from tiltyard.expr.lists import LIST_FUNCTIONS
 
 _NUMBERS = pa.array([1, None, 3])
 _TEXTS = pa.array(["1", None, "b"])

@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from tiltyard.errors import InvalidInput
+from tiltyard.expr.bind import parse_expression, parse_predicate
 from tiltyard.expr.eval import evaluate, mask
 from tiltyard.expr.from_arrow import from_arrow, is_arrow_expression, predicate_from_arrow
-from tiltyard.expr.parse import parse_expression, parse_predicate
 from tiltyard.expr.types import Expr
 
 __all__ = [

@@ -16,11 +16,15 @@ import pyarrow as pa
 
 from tiltyard.errors import InvalidExpression
 from tiltyard.expr import compare as compare_rules
-from tiltyard.expr import functions
+from tiltyard.expr import functions, intervals
 from tiltyard.expr.arrays import dtype_of, plain, plain_type
+from tiltyard.expr.arrow_names import arrow_name, arrow_type
 from tiltyard.expr.coerce import Kind, Mismatch, exact, kind_of, read_text
-from tiltyard.expr.eval import cast_array, operand, scalar_of, truth_at
+from tiltyard.expr.eval import cast_array, operand, scalar_of
+from tiltyard.expr.lists import LIST_FUNCTIONS, list_function
+from tiltyard.expr.nested import nested_test
 from tiltyard.expr.pairs import pair_test
+from tiltyard.expr.signatures import Run
 from tiltyard.expr.types import (
     BOOL,
     MAX_HEIGHT,
@@ -32,9 +36,9 @@ from tiltyard.expr.types import (
     Compare,
     Function,
     In,
+    Interval,
     IsNull,
     IsTruth,
-    Like,
     Literal,
     Node,
     Not,
@@ -46,15 +50,13 @@ MANY_EQUALITIES = 8
 """From this many `column = literal` in one OR on, they become one IN: one search instead of as many
 comparisons."""
 
-MAX_WILDCARDS = 256
-"""Separate `%` of a pattern: the time for a text grows with its length times their number."""
-
 UNKNOWN = Literal(None, BOOL)
-_ONE_ROW = pa.RecordBatch.from_arrays([pa.nulls(1)], [""])
+ONE_ROW = pa.RecordBatch.from_arrays([pa.nulls(1)], [""])
 _EXACT = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_UP)
 
 
-def _height(*nodes: Node) -> int:
+def height_over(*nodes: Node) -> int:
+    """The height of a node over others; `Mismatch` where it is too great."""
     height = 1 + max((node.height for node in nodes), default=0)
     if height > MAX_HEIGHT:
         raise Mismatch(f"the expression is nested deeper than {MAX_HEIGHT} levels")
@@ -74,15 +76,21 @@ def literal_from(scalar: pa.Scalar) -> Literal:
     if kind in (Kind.INSTANT, Kind.TIME, Kind.DURATION):
         return Literal(int(scalar.value), arrow)
     value = scalar.as_py()
+    if kind is Kind.INTERVAL:
+        return Literal(Interval(*value), arrow)
     return Literal(float(value) if kind is Kind.FLOAT else value, arrow)
 
 
-def _folded(node: Node) -> Literal:
+def _value_of(node: Node) -> pa.Scalar:
     try:
-        found = operand(node, _ONE_ROW)
+        found = operand(node, ONE_ROW)
     except (InvalidExpression, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise Mismatch(str(error)) from error
-    return literal_from(found if isinstance(found, pa.Scalar) else found[0])
+    return found if isinstance(found, pa.Scalar) else found[0]
+
+
+def _folded(node: Node) -> Literal:
+    return literal_from(_value_of(node))
 
 
 def number(text: str) -> Literal:
@@ -110,7 +118,9 @@ def whole_number(value: int) -> Literal:
 
 
 def require_boolean(node: Node) -> Node:
-    """The node itself if it can be a predicate; null may."""
+    """The node itself if it can be a predicate; null may. `regexp_match` is: whether there is a match."""
+    if isinstance(node, Function) and node.name == "regexp_match":
+        return is_truth(call("regexp_like", node.args), True)
     if node.type != BOOL and node.type != NULL:
         raise Mismatch(
             f"a predicate must be boolean; this does not return a boolean but {node.type}: compare it with "
@@ -121,6 +131,7 @@ def require_boolean(node: Node) -> Node:
 
 def compare(op: str, left: Node, right: Node) -> Node:
     """`left op right` for `op` of `= != < <= > >=`."""
+    left, right = _as_duration(left, right), _as_duration(right, left)
     for side in (left, right):
         if side.type == NULL or (isinstance(side, Literal) and side.value is None):
             return UNKNOWN
@@ -129,13 +140,21 @@ def compare(op: str, left: Node, right: Node) -> Node:
     ):
         left, right, op = right, left, compare_rules.FLIPPED[op]
     if not isinstance(right, Literal):
-        pair = pair_test(op, left.type, right.type)
-        return Compare(op, left, right, pair=pair, height=_height(left, right))
+        is_nested = kind_of(left.type) is kind_of(right.type) is Kind.OTHER
+        pair = (nested_test if is_nested else pair_test)(op, left.type, right.type)
+        return Compare(op, left, right, pair=pair, height=height_over(left, right))
     if isinstance(right.value, str) and kind_of(left.type) is not Kind.TEXT:
         right = read_text(right.value, left.type)
     test = compare_rules.literal_test(op, left.type, right)
-    node = Compare(op, left, right, test=test, height=_height(left))
+    node = Compare(op, left, right, test=test, height=height_over(left))
     return _folded(node) if isinstance(left, Literal) else node
+
+
+def _as_duration(node: Node, other: Node) -> Node:
+    """An interval beside a duration or another interval as a duration."""
+    if not (isinstance(node, Literal) and isinstance(node.value, Interval)):
+        return node
+    return intervals.as_duration(node) if kind_of(other.type) in (Kind.DURATION, Kind.INTERVAL) else node
 
 
 def _flat(kind: type[And] | type[Or], items: Sequence[Node]) -> list[Node]:
@@ -152,7 +171,7 @@ def _flat(kind: type[And] | type[Or], items: Sequence[Node]) -> list[Node]:
 def and_(items: Sequence[Node]) -> Node:
     """All of `items`; chains become one node."""
     flat = _flat(And, items)
-    return And(tuple(flat), height=_height(*flat))
+    return And(tuple(flat), height=height_over(*flat))
 
 
 def or_(items: Sequence[Node]) -> Node:
@@ -160,7 +179,7 @@ def or_(items: Sequence[Node]) -> Node:
     flat = _flat(Or, items)
     if len(flat) == 1:
         return flat[0]
-    return Or(tuple(flat), height=_height(*flat))
+    return Or(tuple(flat), height=height_over(*flat))
 
 
 def not_(item: Node) -> Node:
@@ -170,7 +189,7 @@ def not_(item: Node) -> Node:
         return item.item
     if isinstance(item, Literal):
         return UNKNOWN if item.value is None else Literal(not item.value, BOOL)
-    return Not(item, height=_height(item))
+    return Not(item, height=height_over(item))
 
 
 def in_(item: Node, members: Sequence[Node]) -> Node:
@@ -190,7 +209,7 @@ def in_(item: Node, members: Sequence[Node]) -> Node:
         return UNKNOWN
     known = [constant for constant in constants if constant.value is not None]
     values, test = compare_rules.membership(item.type, known)
-    return In(item, values, len(known) < len(constants), test=test, height=_height(item))
+    return In(item, values, len(known) < len(constants), test=test, height=height_over(item))
 
 
 def in_plain(item: Node, members: list[int] | list[str]) -> Node:
@@ -210,7 +229,7 @@ def in_plain(item: Node, members: list[int] | list[str]) -> Node:
         return in_(
             item, [Literal(m, pa.string()) if isinstance(m, str) else whole_number(m) for m in members]
         )
-    return In(item, values, False, test=test, height=_height(item))
+    return In(item, values, False, test=test, height=height_over(item))
 
 
 def with_equalities(items: list[Node], column: Node, values: list[int] | list[str]) -> list[Node]:
@@ -232,59 +251,20 @@ def with_equalities(items: list[Node], column: Node, values: list[int] | list[st
 def is_null(item: Node) -> Node:
     if isinstance(item, Literal):
         return Literal(item.value is None, BOOL)
-    return IsNull(item, height=_height(item))
+    return IsNull(item, height=height_over(item))
 
 
 def is_truth(item: Node, value: bool) -> Node:
     item = require_boolean(item)
     if isinstance(item, Literal):
         return Literal(item.value is value, BOOL)
-    return IsTruth(item, value, height=_height(item))
+    return IsTruth(item, value, height=height_over(item))
 
 
 def is_distinct(left: Node, right: Node) -> Node:
     """`left IS DISTINCT FROM right`: a comparison to which null equals null; never unknown."""
     same = is_truth(compare("=", left, right), True)
     return not_(or_([same, and_([is_null(left), is_null(right)])]))
-
-
-def like_pattern(pattern: str, escape: str | None) -> str:
-    """A LIKE pattern with its own escape character as one with backslashes; None means there is no escape."""
-    parts: list[str] = []
-    wildcards = 0
-    characters = iter(pattern)
-    for character in characters:
-        if character == "%" and escape != "%":
-            if parts and parts[-1] == "%":
-                continue  # two of them mean no more than one
-            wildcards += 1
-            if wildcards > MAX_WILDCARDS:
-                raise Mismatch(f"a pattern of LIKE with more than {MAX_WILDCARDS} separate %")
-        if character == escape:
-            taken = next(characters, None)
-            if taken is None:
-                raise Mismatch(f"the pattern ends with its escape character {escape!r}")
-            parts.append("\\" + taken if taken in "%_\\" else taken)
-        else:
-            parts.append("\\\\" if character == "\\" else character)
-    return "".join(parts)
-
-
-def like(item: Node, pattern: Node, escape: str | None, ignore_case: bool) -> Node:
-    """`item [I]LIKE pattern`, the pattern a constant text."""
-    if not isinstance(pattern, Literal):
-        raise Mismatch("the pattern of LIKE must be a text literal")
-    if pattern.value is None or item.type == NULL or (isinstance(item, Literal) and item.value is None):
-        return UNKNOWN
-    if not isinstance(pattern.value, str):
-        raise Mismatch("the pattern of LIKE must be a text literal")
-    if kind_of(item.type) is not Kind.TEXT:
-        raise Mismatch(f"LIKE takes text; this is {item.type}: write CAST(... AS string)")
-    node = Like(item, like_pattern(pattern.value, escape), ignore_case, height=_height(item))
-    if isinstance(item, Literal):
-        found = truth_at(node, _ONE_ROW)
-        return Literal(bool(found.true[0]), BOOL)
-    return node
 
 
 def gathered(node: Node) -> Node:
@@ -337,7 +317,7 @@ def cast(item: Node, target: pa.DataType, lenient: bool = False) -> Node:
             return _decimal_literal(Decimal(item.value), target, lenient)
         if isinstance(item.value, Decimal) and target == pa.float64():
             return Literal(float(item.value), target)
-    node = Cast(item, target, lenient, height=_height(item))
+    node = Cast(item, target, lenient, height=height_over(item))
     if pa.types.is_integer(plain_type(item.type)) and (
         pa.types.is_time(target) or pa.types.is_date64(target)
     ):
@@ -394,11 +374,15 @@ def literal_as(literal: Literal, target: pa.DataType) -> Literal | None:
     return None
 
 
-def _function(name: str, args: Sequence[Node], run: functions.Run) -> Node:
+def function_of(name: str, args: Sequence[Node], run: Run) -> Node:
+    """A call whose type is that of its result for one row of nulls; a constant where all arguments are."""
     samples = [scalar_of(arg) if isinstance(arg, Literal) else pa.nulls(1, arg.type) for arg in args]
-    if all(isinstance(arg, Literal) for arg in args):
-        found = Function(name, tuple(args), NULL, run, height=_height(*args))
-        return _folded(found)
+    if all(isinstance(arg, Literal) for arg in args) and name not in functions.VOLATILE:
+        found = Function(name, tuple(args), NULL, run, height=height_over(*args))
+        folded = _value_of(found)
+        if kind_of(folded.type) is not Kind.OTHER:
+            return literal_from(folded)
+        return Function(name, tuple(args), folded.type, run, height=found.height)
     bare = [_plain_sample(sample) for sample in samples]
     try:
         arrow = run(bare, 1).type
@@ -406,7 +390,7 @@ def _function(name: str, args: Sequence[Node], run: functions.Run) -> Node:
         raise Mismatch(
             f"{name} is not defined for ({', '.join(str(arg.type) for arg in args)}): {error}"
         ) from error
-    return Function(name, tuple(args), arrow, run, height=_height(*args))
+    return Function(name, tuple(args), arrow, run, height=height_over(*args))
 
 
 def _plain_sample(sample: Any) -> Any:
@@ -436,24 +420,56 @@ def _number_beside(literal: Node, other: Node) -> Node:
 
 
 def arithmetic(op: str, left: Node, right: Node) -> Node:
-    """`left op right` for `op` of `+ - * / %`."""
+    """`left op right` for `op` of `+ - * / % << >>`."""
+    found = _with_interval(op, left, right)
+    if found is not None:
+        return found
     left, right = _number_beside(left, right), _number_beside(right, left)
     if NULL in (left.type, right.type):
         known = right.type if left.type == NULL else left.type
         left, right = cast(left, known), cast(right, known)
     run = functions.arithmetic(op, plain_type(left.type), plain_type(right.type))
-    return _function(op, (left, right), run)
+    return function_of(op, (left, right), run)
+
+
+def _with_interval(op: str, left: Node, right: Node) -> Node | None:
+    """Arithmetic of which one side is an interval; None for any other."""
+    sides = [node for node in (left, right) if kind_of(node.type) is Kind.INTERVAL]
+    if not sides:
+        return None
+    constants = [node for node in sides if isinstance(node, Literal) and isinstance(node.value, Interval)]
+    if len(constants) < len(sides):
+        raise Mismatch("an interval is a constant")
+    if len(sides) == 2 and op in ("+", "-"):
+        return intervals.plus(constants[0], constants[1], 1 if op == "+" else -1)
+    other = left if sides[0] is right else right
+    if op == "*" and isinstance(other, Literal) and isinstance(other.value, int):
+        return intervals.times(constants[0], other.value)
+    if op not in ("+", "-") or (op == "-" and other is right):
+        raise Mismatch(f"{left.type} {op} {right.type} is not defined")
+    if kind_of(other.type) is Kind.DURATION:
+        return arithmetic(
+            op,
+            *((intervals.as_duration(constants[0]) if each is sides[0] else each) for each in (left, right)),
+        )
+    if other.type == NULL:
+        return other
+    by = constants[0] if op == "+" else intervals.times(constants[0], -1)
+    assert isinstance(by.value, Interval)
+    return function_of("+", (other, by), intervals.shift(plain_type(other.type), by.value))
 
 
 def negate(item: Node) -> Node:
     """Unary minus."""
+    if isinstance(item, Literal) and isinstance(item.value, Interval):
+        return intervals.times(item, -1)
     if isinstance(item, Literal) and isinstance(item.value, int | Decimal) and kind_of(item.type).is_number:
         if isinstance(item.value, int):
             return whole_number(-item.value)
         if item.value or not pa.types.is_floating(item.type):
             return Literal(-item.value, item.type)
         return Literal(-0.0, item.type)
-    return _function("neg", (item,), functions.negation(plain_type(item.type)))
+    return function_of("neg", (item,), functions.negation(plain_type(item.type)))
 
 
 def plus(item: Node) -> Node:
@@ -495,10 +511,22 @@ def case(whens: Sequence[tuple[Node, Node]], otherwise: Node | None) -> Node:
     arrow, values = agreed(values)
     conditions = [require_boolean(condition) for condition, _ in whens]
     pairs = tuple(zip(conditions, values[:-1], strict=True))
-    return Case(pairs, values[-1], arrow, height=_height(*conditions, *values))
+    return Case(pairs, values[-1], arrow, height=height_over(*conditions, *values))
 
 
 def _special(name: str, args: Sequence[Node]) -> Node:
+    if name in ("arrow_cast", "arrow_try_cast"):
+        if len(args) != 2 or not isinstance(args[1], Literal) or not isinstance(args[1].value, str):
+            raise Mismatch(f"{name} takes a value and the name of a type as a text constant")
+        return cast(args[0], arrow_type(args[1].value), name == "arrow_try_cast")
+    if name == "arrow_typeof":
+        if len(args) != 1:
+            raise Mismatch("arrow_typeof takes 1 argument")
+        return Literal(arrow_name(args[0].type), pa.string())
+    if name == "nvl2":
+        if len(args) != 3:
+            raise Mismatch("nvl2 takes 3 arguments")
+        return case([(not_(is_null(args[0])), args[1])], args[2])
     if name == "nullif":
         if len(args) != 2:
             raise Mismatch("nullif takes 2 arguments")
@@ -517,15 +545,25 @@ def _special(name: str, args: Sequence[Node]) -> Node:
     return result
 
 
+_NULL_TYPES = (
+    (Kind.TEXT, pa.string()),
+    (Kind.INT, pa.int64()),
+    (Kind.INSTANT, pa.timestamp("us")),
+    (Kind.BINARY, pa.binary()),
+)
+"""The type that a plain NULL takes among the kinds that a function accepts."""
+
+_WRITTEN = frozenset({Kind.INT, Kind.FLOAT, Kind.DECIMAL, Kind.BOOL, Kind.INSTANT, Kind.TIME})
+"""Kinds that functions of texts take as their text where they say so."""
+
+
 def call(name: str, args: Sequence[Node]) -> Node:
     """A call of a function of `functions.SIGNATURES`, an alias or one of the special ones, all in small
     letters."""
     name = functions.ALIASES.get(name, name)
     if name in functions.SPECIAL_FUNCTIONS:
         return _special(name, args)
-    if name in functions.LIST_FUNCTIONS:
-        from tiltyard.expr.lists import list_function
-
+    if name in LIST_FUNCTIONS:
         return list_function(name, args)
     signature = functions.SIGNATURES[name]
     if len(args) < signature.least or (signature.most is not None and len(args) > signature.most):
@@ -538,14 +576,21 @@ def call(name: str, args: Sequence[Node]) -> Node:
         kinds = signature.kinds[min(index, len(signature.kinds) - 1)]
         if index in signature.constants and not isinstance(arg, Literal):
             raise Mismatch(f"argument {index + 1} of {name} must be a constant")
-        if Kind.INSTANT in kinds and isinstance(arg, Literal) and isinstance(arg.value, str):
+        if (
+            Kind.INSTANT in kinds
+            and Kind.TEXT not in kinds
+            and isinstance(arg, Literal)
+            and isinstance(arg.value, str)
+        ):
             arg = read_text(arg.value, pa.timestamp("ns"))
+        if signature.as_text and kind_of(arg.type) in _WRITTEN:
+            arg = cast(arg, pa.string())
         if arg.type == NULL:
-            arg = Literal(None, pa.string() if Kind.TEXT in kinds else pa.int64())
+            arg = Literal(None, next((arrow for kind, arrow in _NULL_TYPES if kind in kinds), pa.int64()))
         elif kind_of(arg.type) not in kinds:
             wanted = " or ".join(sorted(kind.value for kind in kinds))
             raise Mismatch(
                 f"argument {index + 1} of {name} must be {wanted}, not {arg.type}: write CAST(... AS ...)"
             )
         adapted.append(arg)
-    return _function(name, adapted, signature.run)
+    return function_of(name, adapted, signature.run)

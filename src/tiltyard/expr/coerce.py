@@ -50,6 +50,7 @@ class Kind(Enum):
     INSTANT = "a date or timestamp"
     TIME = "a time of day"
     DURATION = "a duration"
+    INTERVAL = "an interval"
     NULL = "null"
     OTHER = "a nested value"
 
@@ -83,6 +84,8 @@ def kind_of(arrow: pa.DataType) -> Kind:
         return Kind.TIME
     if types.is_duration(arrow):
         return Kind.DURATION
+    if types.is_interval(arrow):
+        return Kind.INTERVAL
     return Kind.NULL if types.is_null(arrow) else Kind.OTHER
 
 
@@ -95,7 +98,8 @@ def unit_nanos(arrow: pa.DataType) -> int:
     return NANOS[arrow.unit]
 
 
-def _zone(name: str) -> datetime.tzinfo:
+def zone_of(name: str) -> datetime.tzinfo:
+    """The zone of a name or an offset; `Mismatch` where this machine does not know it."""
     offset = _OFFSET.fullmatch(name)
     if offset:
         minutes = int(offset[2]) * 60 + int(offset[3] or 0)
@@ -114,7 +118,7 @@ def local_to_utc(nanos: int, zone: str) -> int:
     seconds, rest = divmod(nanos, 10**9)
     try:
         wall = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
-        offset = wall.replace(tzinfo=_zone(zone)).utcoffset()
+        offset = wall.replace(tzinfo=zone_of(zone)).utcoffset()
     except OverflowError as error:
         raise Mismatch("a timestamp outside the years 1 to 9999") from error
     assert offset is not None
@@ -145,7 +149,7 @@ def read_instant(text: str) -> tuple[int, bool, bool]:
     if hour is not None:
         nanos += _clock_nanos(hour, minute, second, fraction)
     if offset and offset not in "Zz":
-        delta = _zone(offset).utcoffset(None)
+        delta = zone_of(offset).utcoffset(None)
         assert delta is not None
         nanos -= int(delta.total_seconds()) * 10**9
     return nanos, offset is not None, hour is not None

@@ -29,6 +29,7 @@ from tiltyard.expr.types import (
     Expr,
     Function,
     In,
+    Interval,
     IsNull,
     IsTruth,
     Like,
@@ -73,6 +74,8 @@ def scalar_of(literal: Literal) -> pa.Scalar:
         text = value.encode()
         offsets = pa.py_buffer(struct.pack("<ii", 0, len(text)))
         return pa.Array.from_buffers(arrow, 1, [None, offsets, pa.py_buffer(text)])[0]
+    if isinstance(value, Interval):
+        return pa.scalar(pa.MonthDayNano(value), arrow)
     if isinstance(value, Decimal) and pa.types.is_floating(literal.type):
         value = float(value)
     if isinstance(value, float) and pa.types.is_float16(literal.type):
@@ -243,6 +246,8 @@ def cast_array(array: pa.Array, node: Cast) -> pa.Array:
     array = plain(array)
     if kind_of(node.type) is Kind.TEXT and kind_of(array.type) in (Kind.INSTANT, Kind.TIME):
         return _temporal_text(array).cast(node.type)
+    if kind_of(node.type) is Kind.TEXT and pa.types.is_floating(array.type):
+        return _float_text(array).cast(node.type)
     via = _stepping_stone(array.type, node.type)
     if kind_of(array.type) is Kind.TEXT and kind_of(node.type) not in (Kind.TEXT, Kind.BINARY):
         array = pc.utf8_trim_whitespace(array)
@@ -291,6 +296,36 @@ def _temporal_text(array: pa.Array) -> pa.Array:
         found = pc.replace_substring_regex(found, r"([+-]\d\d)(\d\d)$", r"\1:\2")
     found = pc.replace_substring_regex(found, rf"(\.\d{{3}}(?:\d{{3}})*?)(?:000)+{_ZONE}$", r"\1\2")
     return pc.replace_substring_regex(found, rf"\.000{_ZONE}$", r"\1")
+
+
+def _float_text(array: pa.Array) -> pa.Array:
+    """Floats as the shortest text that reads back, in the form of the official package: `1.0`, `1e20`."""
+    coded = array.dictionary_encode()
+    most, least = (16, -5) if pa.types.is_float64(array.type) else (13, -6)
+    texts = [_pretty(str(value), most, least) for value in coded.dictionary.to_numpy(zero_copy_only=False)]
+    return pa.array(texts, pa.string()).take(coded.indices)
+
+
+def _pretty(shortest: str, most: int, least: int) -> str:
+    """A float with digits from `least` to `most` places around its point, beyond them with an exponent."""
+    if shortest in ("nan", "inf", "-inf"):
+        return "NaN" if shortest == "nan" else shortest
+    sign, digits, exponent = Decimal(shortest).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    written = "".join(map(str, digits))
+    point = len(written) + exponent
+    if not any(digits):
+        text = "0.0"
+    elif exponent >= 0 and point <= most:
+        text = f"{written}{'0' * exponent}.0"
+    elif 0 < point <= most:
+        text = f"{written[:point]}.{written[point:]}"
+    elif least < point <= 0:
+        text = f"0.{'0' * -point}{written}"
+    else:
+        rest = f".{written[1:]}" if len(written) > 1 else ""
+        text = f"{written[0]}{rest}e{point - 1}"
+    return f"-{text}" if sign else text
 
 
 def _stepping_stone(source: pa.DataType, target: pa.DataType) -> pa.DataType | None:

@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from tiltyard.errors import InvalidExpression, InvalidInput
-from tiltyard.expr import build
+from tiltyard.expr import build, patterns
 from tiltyard.expr.coerce import Mismatch
 from tiltyard.expr.names import find_column
 from tiltyard.expr.types import Expr, Literal, Node, expr_of
@@ -246,7 +246,7 @@ def _cast(call: _Call) -> Node:
 
 def _like(call: _Call) -> Node:
     pattern = Literal(_option(call, "pattern"), pa.string())
-    return build.like(call.args[0], pattern, "\\", bool(_option(call, "ignore_case")))
+    return patterns.like(call.args[0], pattern, "\\", bool(_option(call, "ignore_case")))
 
 
 def _if_else(call: _Call) -> Node:

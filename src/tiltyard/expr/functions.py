@@ -7,48 +7,29 @@ values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import decimal
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from tiltyard.expr import moments, numeric, strings
 from tiltyard.expr.coerce import Kind, Mismatch, kind_of
-
-Run = Callable[[Sequence[Any], int], Any]
-
-_NUMBER = frozenset({Kind.INT, Kind.FLOAT, Kind.DECIMAL})
-_TEXT = frozenset({Kind.TEXT})
-_BYTES = frozenset({Kind.TEXT, Kind.BINARY})
-_INSTANT = frozenset({Kind.INSTANT})
-_CLOCK = frozenset({Kind.INSTANT, Kind.TIME})
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """`kinds` per argument (the last one repeats), the least and most arguments (None: any number),
-    `constants`: the positions that must be literals."""
-
-    kinds: tuple[frozenset[Kind], ...]
-    least: int
-    most: int | None
-    run: Run
-    constants: frozenset[int] = frozenset()
-
-
-def _call(kernel: str, **options: Any) -> Run:
-    def run(args: Sequence[Any], rows: int) -> Any:
-        import pyarrow.compute as pc
-
-        return getattr(pc, kernel)(*args, **options)
-
-    return run
-
-
-def _array(arg: Any, rows: int) -> pa.Array:
-    return pa.repeat(arg, rows) if isinstance(arg, pa.Scalar) else arg
-
+from tiltyard.expr.list_values import LIST_ALIASES
+from tiltyard.expr.signatures import (
+    BYTES,
+    NUMBER,
+    TEXT,
+    WHOLE,
+    Run,
+    Signature,
+    array_of,
+    by_pattern,
+    by_value,
+    on,
+    one,
+)
 
 # -- arithmetic -----------------------------------------------------------------------------------------
 
@@ -84,10 +65,11 @@ def common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 _CHECKED = {"+": "add_checked", "-": "subtract_checked", "*": "multiply_checked"}
+_SHIFTS = {"<<": "shift_left_checked", ">>": "shift_right_checked"}
 
 
 def _fmod(left: Any, right: Any, rows: int) -> pa.Array:
-    first, second = (_array(side, rows) for side in (left, right))
+    first, second = (array_of(side, rows) for side in (left, right))
     with np.errstate(invalid="ignore"):
         found = np.fmod(first.to_numpy(zero_copy_only=False), second.to_numpy(zero_copy_only=False))
     unknown = first.is_null().to_numpy(zero_copy_only=False) | second.is_null().to_numpy(zero_copy_only=False)
@@ -103,6 +85,8 @@ def arithmetic(op: str, left: pa.DataType, right: pa.DataType) -> Run:
         return _temporal_arithmetic(op, left, right)
     is_decimal = Kind.DECIMAL in kinds and Kind.FLOAT not in kinds
     common = None if is_decimal else common_number(left, right)
+    if op in _SHIFTS and set(kinds) != {Kind.INT}:
+        raise Mismatch(f"{left} {op} {right} is not defined: bits of whole numbers are shifted")
     is_float = common is not None and pa.types.is_floating(common)
 
     def run(args: Sequence[Any], rows: int) -> Any:
@@ -111,18 +95,37 @@ def arithmetic(op: str, left: pa.DataType, right: pa.DataType) -> Run:
         a, b = args if common is None else (arg.cast(common) for arg in args)
         if op in _CHECKED:
             return getattr(pc, _CHECKED[op])(a, b)
+        if op in _SHIFTS:
+            return getattr(pc, _SHIFTS[op])(a, b)
         if op == "/":
             return pc.divide(a, b) if is_float else pc.divide_checked(a, b)
         if is_float:
             return _fmod(a, b, rows)
         if is_decimal:
-            raise pa.ArrowNotImplementedError("% of decimals: cast the operands to bigint or double")
+            return _decimal_rest(a, b, rows)
         divisor = b.as_py() if isinstance(b, pa.Scalar) else None
         if divisor and isinstance(a, pa.Array) and not a.null_count:
             return pa.array(np.fmod(a.to_numpy(), divisor), common)
         return pc.subtract(a, pc.multiply(pc.divide_checked(a, b), b))
 
     return run
+
+
+_WIDE = decimal.Context(prec=160)
+
+
+def _decimal_rest(left: Any, right: Any, rows: int) -> Any:
+    sides = [side.type if pa.types.is_decimal(side.type) else pa.decimal128(20, 0) for side in (left, right)]
+    scale = max(side.scale for side in sides)
+    precision = min(side.precision - side.scale for side in sides) + scale
+    target = pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+
+    def rest(a: decimal.Decimal | int, b: decimal.Decimal | int) -> decimal.Decimal:
+        if not b:
+            raise ValueError("divide by zero")
+        return _WIDE.remainder(decimal.Decimal(a), decimal.Decimal(b))
+
+    return by_value(rest, target)([left, right], rows)
 
 
 def _temporal_arithmetic(op: str, left: pa.DataType, right: pa.DataType) -> Run:
@@ -140,9 +143,27 @@ def _temporal_arithmetic(op: str, left: pa.DataType, right: pa.DataType) -> Run:
             (Kind.DURATION, Kind.DURATION),
         },
     }
+    if pa.types.is_date32(left) and op in ("+", "-") and kinds[1] is Kind.INT:
+        return lambda args, rows: _days_added(op, args[0], args[1])
+    if pa.types.is_date32(right) and op == "+" and kinds[0] is Kind.INT:
+        return lambda args, rows: _days_added(op, args[1], args[0])
     if kinds not in allowed.get(op, ()):
         raise Mismatch(f"{left} {op} {right} is not defined: cast the operands to numbers first")
-    return _call(_CHECKED[op])
+    if pa.types.is_date32(left) and pa.types.is_date32(right):
+        return lambda args, rows: _days_between(*args)
+    return on(_CHECKED[op])
+
+
+def _days_added(op: str, date: Any, days: Any) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.call_function(_CHECKED[op], [date.cast(pa.int32()), days.cast(pa.int32())]).cast(pa.date32())
+
+
+def _days_between(one_date: Any, other: Any) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.subtract(*(date.cast(pa.int32()).cast(pa.int64()) for date in (one_date, other)))
 
 
 def negation(arrow: pa.DataType) -> Run:
@@ -162,25 +183,13 @@ def negation(arrow: pa.DataType) -> Run:
 # -- text -----------------------------------------------------------------------------------------------
 
 
-def _on_text(kernel: str, **options: Any) -> Run:
-    def run(args: Sequence[Any], rows: int) -> Any:
+def _pattern(kernel: str) -> Run:
+    def run(column: pa.Array, pattern: str) -> pa.Array:
         import pyarrow.compute as pc
 
-        return getattr(pc, kernel)(args[0], **options)
+        return getattr(pc, kernel)(column, pattern)
 
-    return run
-
-
-def _with_pattern(kernel: str) -> Run:
-    def run(args: Sequence[Any], rows: int) -> Any:
-        import pyarrow.compute as pc
-
-        pattern = args[1].as_py()
-        if pattern is None:
-            return pa.nulls(rows, pa.bool_())
-        return getattr(pc, kernel)(args[0], pattern)
-
-    return run
+    return by_pattern(run, pa.bool_())
 
 
 def _trim(kernel: str) -> Run:
@@ -195,9 +204,18 @@ def _trim(kernel: str) -> Run:
     return run
 
 
+def _part(text: str, first: int, count: int | None = None) -> str:
+    if count is not None and count < 0:
+        raise ValueError("the length of a part of a text cannot be negative")
+    stop = len(text) if count is None else max(0, first - 1 + count)
+    return text[max(0, first - 1) : stop]
+
+
 def _substr(args: Sequence[Any], rows: int) -> Any:
     import pyarrow.compute as pc
 
+    if not all(isinstance(arg, pa.Scalar) for arg in args[1:]):
+        return by_value(_part)(args, rows)
     bounds = [arg.as_py() for arg in args[1:]]
     if None in bounds:
         return pa.nulls(rows, args[0].type)
@@ -225,68 +243,6 @@ def _joined(null_handling: str) -> Run:
     return run
 
 
-# -- time -----------------------------------------------------------------------------------------------
-
-_PARTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "year": ("year", {}),
-    "quarter": ("quarter", {}),
-    "month": ("month", {}),
-    "week": ("iso_week", {}),
-    "day": ("day", {}),
-    "dow": ("day_of_week", {"week_start": 7}),
-    "isodow": ("day_of_week", {"count_from_zero": False}),
-    "doy": ("day_of_year", {}),
-    "hour": ("hour", {}),
-    "minute": ("minute", {}),
-    "second": ("second", {}),
-}
-_UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
-
-
-def _constant_word(arg: Any, known: Sequence[str], of: str) -> str:
-    word = str(arg.as_py()).lower()
-    if word not in known:
-        raise pa.ArrowInvalid(f"{word!r} is no {of}: choose one of {', '.join(known)}")
-    return word
-
-
-def _date_part(args: Sequence[Any], rows: int) -> Any:
-    import pyarrow.compute as pc
-
-    kernel, options = _PARTS[_constant_word(args[0], tuple(_PARTS), "part of a date")]
-    return getattr(pc, kernel)(args[1], **options).cast(pa.int32())
-
-
-def _date_trunc(args: Sequence[Any], rows: int) -> Any:
-    import pyarrow.compute as pc
-
-    unit = _constant_word(args[0], _UNITS, "unit of time")
-    return pc.floor_temporal(args[1], 1, unit).cast(args[1].type)
-
-
-# -- lists ----------------------------------------------------------------------------------------------
-
-
-def list_bounds(array: pa.Array) -> tuple[pa.Array, np.ndarray, np.ndarray]:
-    """A list array as (flat elements, int64[rows] first element, int64[rows] end); null lists are empty."""
-    if pa.types.is_fixed_size_list(array.type):
-        size = array.type.list_size
-        flat = array.values[array.offset * size : (array.offset + len(array)) * size]
-        first = np.arange(len(array), dtype=np.int64) * size
-        return flat, first, first + size
-    offsets = array.offsets.to_numpy().astype(np.int64)
-    flat = array.values[offsets[0] : offsets[-1]] if len(offsets) else array.values[:0]
-    if len(offsets):
-        offsets -= offsets[0]
-    return flat, offsets[:-1], offsets[1:]
-
-
-def _array_length(args: Sequence[Any], rows: int) -> Any:
-    import pyarrow.compute as pc
-
-    return pc.list_value_length(args[0]).cast(pa.uint64())
-
-
 def _round(kernel: str, **options: Any) -> Run:
     def run(args: Sequence[Any], rows: int) -> Any:
         import pyarrow.compute as pc
@@ -310,51 +266,46 @@ def _is_nan(args: Sequence[Any], rows: int) -> Any:
     return pc.is_nan(args[0])
 
 
-def _one(kinds: frozenset[Kind], run: Run) -> Signature:
-    return Signature((kinds,), 1, 1, run)
-
-
 _SECOND = frozenset({1})
 
 SIGNATURES: dict[str, Signature] = {
-    "abs": _one(_NUMBER, _call("abs_checked")),
-    "ceil": _one(_NUMBER, _round("ceil")),
-    "floor": _one(_NUMBER, _round("floor")),
-    "round": Signature(
-        (_NUMBER, frozenset({Kind.INT})), 1, 2, _round("round", round_mode="half_towards_infinity"), _SECOND
-    ),
-    "isnan": _one(_NUMBER, _is_nan),
-    "lower": _one(_TEXT, _on_text("utf8_lower")),
-    "upper": _one(_TEXT, _on_text("utf8_upper")),
-    "reverse": _one(_TEXT, _on_text("utf8_reverse")),
-    "length": _one(_TEXT, _on_text("utf8_length")),
-    "octet_length": _one(_BYTES, _on_text("binary_length")),
-    "btrim": Signature((_TEXT,), 1, 2, _trim("utf8_trim"), _SECOND),
-    "ltrim": Signature((_TEXT,), 1, 2, _trim("utf8_ltrim"), _SECOND),
-    "rtrim": Signature((_TEXT,), 1, 2, _trim("utf8_rtrim"), _SECOND),
-    "substr": Signature((_TEXT, frozenset({Kind.INT})), 2, 3, _substr, frozenset({1, 2})),
-    "concat": Signature((_TEXT | {Kind.NULL},), 1, None, _joined("replace")),
-    "||": Signature((_TEXT | {Kind.NULL},), 2, None, _joined("emit_null")),
-    "starts_with": Signature((_TEXT,), 2, 2, _with_pattern("starts_with"), _SECOND),
-    "ends_with": Signature((_TEXT,), 2, 2, _with_pattern("ends_with"), _SECOND),
-    "contains": Signature((_TEXT,), 2, 2, _with_pattern("match_substring"), _SECOND),
-    "regexp_like": Signature((_TEXT,), 2, 2, _with_pattern("match_substring_regex"), _SECOND),
-    "date_part": Signature((_TEXT, _CLOCK), 2, 2, _date_part, frozenset({0})),
-    "date_trunc": Signature((_TEXT, _INSTANT), 2, 2, _date_trunc, frozenset({0})),
+    "abs": one(NUMBER, on("abs_checked")),
+    "ceil": one(NUMBER, _round("ceil")),
+    "floor": one(NUMBER, _round("floor")),
+    "round": Signature((NUMBER, WHOLE), 1, 2, _round("round", round_mode="half_towards_infinity"), _SECOND),
+    "isnan": one(NUMBER, _is_nan),
+    "lower": one(TEXT, on("utf8_lower")),
+    "upper": one(TEXT, on("utf8_upper")),
+    "reverse": one(TEXT, on("utf8_reverse")),
+    "length": Signature((TEXT,), 1, 1, on("utf8_length"), as_text=True),
+    "octet_length": one(BYTES, on("binary_length")),
+    "btrim": Signature((TEXT,), 1, 2, _trim("utf8_trim"), _SECOND),
+    "ltrim": Signature((TEXT,), 1, 2, _trim("utf8_ltrim"), _SECOND),
+    "rtrim": Signature((TEXT,), 1, 2, _trim("utf8_rtrim"), _SECOND),
+    "substr": Signature((TEXT, WHOLE), 2, 3, _substr),
+    "concat": Signature((TEXT | {Kind.NULL},), 1, None, _joined("replace"), as_text=True),
+    "||": Signature((TEXT | {Kind.NULL},), 2, None, _joined("emit_null"), as_text=True),
+    "starts_with": Signature((TEXT,), 2, 2, _pattern("starts_with")),
+    "ends_with": Signature((TEXT,), 2, 2, _pattern("ends_with")),
+    "contains": Signature((TEXT,), 2, 2, _pattern("match_substring")),
+    **numeric.SIGNATURES,
+    **strings.SIGNATURES,
+    **moments.SIGNATURES,
 }
 
-LIST_FUNCTIONS = {
-    "array_has",
-    "array_has_any",
-    "array_has_all",
-    "array_length",
-    "array_element",
-    "get_field",
-    "make_array",
-}
-"""Functions over a list column; the builder makes them, for the elements decide what the constants mean."""
+VOLATILE = frozenset({"random"})
+"""Functions whose value is another one each time."""
 
-SPECIAL_FUNCTIONS = {"coalesce", "nullif", "greatest", "least"}
+SPECIAL_FUNCTIONS = {
+    "coalesce",
+    "nullif",
+    "greatest",
+    "least",
+    "nvl2",
+    "arrow_cast",
+    "arrow_try_cast",
+    "arrow_typeof",
+}
 """Functions whose arguments must first agree on a type; the builder makes them."""
 
 ALIASES = {
@@ -363,20 +314,19 @@ ALIASES = {
     "ceiling": "ceil",
     "trim": "btrim",
     "substring": "substr",
-    "regexp_match": "regexp_like",
     "is_nan": "isnan",
     "ifnull": "coalesce",
     "nvl": "coalesce",
-    "datepart": "date_part",
-    "datetrunc": "date_trunc",
+    **LIST_ALIASES,
+    **numeric.ALIASES,
+    **strings.ALIASES,
+    **moments.ALIASES,
     "array_contains": "array_has",
     "list_has": "array_has",
     "list_contains": "array_has",
     "list_has_any": "array_has_any",
     "list_has_all": "array_has_all",
     "arrays_overlap": "array_has_any",
-    "cardinality": "array_length",
-    "list_length": "array_length",
     "list_element": "array_element",
     "array_extract": "array_element",
     "list_extract": "array_element",
@@ -389,5 +339,3 @@ AGGREGATES = frozenset(
     """.split()  # noqa: SIM905
 )
 """Names refused with their own message: they have no meaning for a single row."""
-
-array_length = _array_length

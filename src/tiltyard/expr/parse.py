@@ -9,49 +9,51 @@ in parentheses or not, are one node).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Generator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from tiltyard import runtime
-from tiltyard.errors import InvalidExpression, InvalidInput, nearest
-from tiltyard.expr import build
+from tiltyard.errors import InvalidExpression, nearest
+from tiltyard.expr import build, patterns
 from tiltyard.expr.coerce import Mismatch, date_literal, instant_literal, time_literal
-from tiltyard.expr.functions import AGGREGATES, ALIASES, LIST_FUNCTIONS, SIGNATURES, SPECIAL_FUNCTIONS
+from tiltyard.expr.functions import AGGREGATES, ALIASES, SIGNATURES, SPECIAL_FUNCTIONS
+from tiltyard.expr.intervals import interval_literal, unit_of
+from tiltyard.expr.lists import LIST_FUNCTIONS
 from tiltyard.expr.names import find_column
 from tiltyard.expr.tokens import GRAMMAR_WORDS, REFUSED_WORDS, RESERVED_WORDS, Scanner, refuse
 from tiltyard.expr.type_names import read_type
-from tiltyard.expr.types import BOOL, NULL, Column, Compare, Expr, Literal, Node, expr_of
-
-MAX_TEXT_BYTES = 64 << 20
-"""Characters of an expression's text, at most."""
-
-CACHED_EXPRESSIONS = 512
-"""How many bound expressions are kept."""
-
-CACHED_CHARACTERS = 1 << 14
-"""Longer texts are bound anew each time: they would hold much memory, and binding them dwarfs the look-up."""
+from tiltyard.expr.types import BOOL, NULL, Column, Literal, Node
 
 MAX_PARENTHESES = 20_000
 """Levels of parentheses, calls and prefix operators of a text while it is read."""
 
-_EQUALS_NUMBER = re.compile(r"([A-Za-z_]\w*) = ([1-9][0-9]{0,17})", re.ASCII)
-
 NS_PER_DAY = 86_400_000_000_000
-TODAY = "CURRENT_DATE"
+PRESENT = {
+    "CURRENT_DATE": pa.date32(),
+    "TODAY": pa.date32(),
+    "CURRENT_TIME": pa.time64("ns"),
+    "CURRENT_TIMESTAMP": pa.timestamp("ns", "UTC"),
+    "NOW": pa.timestamp("ns", "UTC"),
+}
+"""The present moment in UTC, and the type in which each of its names gives it."""
+_BARE = ("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP")
 
 T = TypeVar("T")
 
 _Steps = Generator[Any, Any, Any]
 
 _COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-_OR, _AND, _NOT, _IS, _COMPARE, _CONCAT, _SUM, _PRODUCT, _UNARY, _CAST = range(1, 11)
+_MATCHES = {"~": (False, False), "~*": (True, False), "!~": (False, True), "!~*": (True, True)}
+"""Operators of regular expressions: whether capitals do not matter, and whether it is the negation."""
+_OR, _AND, _NOT, _IS, _COMPARE, _CONCAT, _SHIFT, _SUM, _PRODUCT, _UNARY, _CAST = range(1, 12)
 _LEVEL_OF_SIGN = {
     **dict.fromkeys(_COMPARISONS, _COMPARE),
+    **dict.fromkeys(_MATCHES, _COMPARE),
     "||": _CONCAT,
+    "<<": _SHIFT,
+    ">>": _SHIFT,
     "+": _SUM,
     "-": _SUM,
     "*": _PRODUCT,
@@ -68,6 +70,9 @@ _LEVEL_OF_WORD = {
     "BETWEEN": _COMPARE,
     "LIKE": _COMPARE,
     "ILIKE": _COMPARE,
+    "SIMILAR": _COMPARE,
+    "RLIKE": _COMPARE,
+    "REGEXP": _COMPARE,
     "NOT": _COMPARE,
 }
 
@@ -88,7 +93,7 @@ def _run(production: _Steps) -> Any:
     return answer
 
 
-class _Parser:
+class Parser:
     """One text against one schema; the current token is in `scan`."""
 
     def __init__(self, text: str, schema: pa.Schema) -> None:
@@ -166,6 +171,12 @@ class _Parser:
             return (yield self.chain(left, level, name))
         if level == _IS:
             return (yield self.is_something(left))
+        if level == _COMPARE and name in _MATCHES:
+            self.scan.advance()
+            ignore_case, negated = _MATCHES[name]
+            pattern = yield self.expression(level + 1)
+            node = self.made(at, patterns.matches, left, pattern, ignore_case)
+            return self.made(at, build.not_, node) if negated else node
         if level == _COMPARE and name not in _COMPARISONS:
             return (yield self.word_predicate(left))
         self.scan.advance()
@@ -222,7 +233,7 @@ class _Parser:
         at = self.scan.at
         negated = self.took("NOT")
         word = self.word()
-        if word not in ("IN", "BETWEEN", "LIKE", "ILIKE"):
+        if word not in ("IN", "BETWEEN", "LIKE", "ILIKE", "SIMILAR", "RLIKE", "REGEXP"):
             raise self.unexpected("IN, BETWEEN or LIKE")
         at = at if negated else self.scan.at
         if word == "IN":
@@ -237,10 +248,19 @@ class _Parser:
                 self.made(at, build.compare, "<=", item, high),
             ]
             node = self.made(at, build.and_, sides)
+        elif word in ("SIMILAR", "RLIKE", "REGEXP"):
+            self.scan.advance()
+            if word == "SIMILAR":
+                self.expect("TO")
+            pattern = yield self.expression(_CONCAT)
+            if word == "SIMILAR":
+                node = self.made(at, patterns.similar, item, pattern, self.escape())
+            else:
+                node = self.made(at, patterns.matches, item, pattern, False)
         else:
             self.scan.advance()
             pattern = yield self.expression(_CONCAT)
-            node = self.made(at, build.like, item, pattern, self.escape(), word == "ILIKE")
+            node = self.made(at, patterns.like, item, pattern, self.escape(), word == "ILIKE")
         return self.made(at, build.not_, node) if negated else node
 
     def escape(self) -> str | None:
@@ -300,7 +320,7 @@ class _Parser:
             scan.advance()
             return node
         if kind == "quoted":
-            return self.column()
+            return (yield self.column())
         if kind == "word":
             return (yield self.word_operand())
         sign = self.sign()
@@ -308,22 +328,44 @@ class _Parser:
             scan.advance()
             node = yield self.expression(_OR)
             self.expect(")")
-            return node
+            return (yield self.subscripts(node)) if self.sign() in (".", "[") else node
         if sign in ("-", "+"):
             scan.advance()
             node = yield self.expression(_UNARY)
             # a plus sign only asserts that there is a number
             return self.made(at, build.negate, node) if sign == "-" else self.made(at, build.plus, node)
         if sign == "[":
-            return (yield self.array())
+            return (yield self.subscripts((yield self.array())))
+        if sign == "{":
+            return (yield self.subscripts((yield self.struct())))
         raise self.unexpected("a value")
 
     def array(self) -> _Steps:
         """`[1, 2]`: a list of constants."""
         at = self.scan.at
         self.scan.advance()
+        if self.sign() == "]":
+            self.scan.advance()
+            return self.made(at, build.call, "make_array", [])
         items = yield self.listed("]")
         return self.made(at, build.call, "make_array", items)
+
+    def struct(self) -> _Steps:
+        """`{'a': 1, 'b': x}`: a struct."""
+        at = self.scan.at
+        self.scan.advance()
+        args: list[Node] = []
+        while not args or self.sign() == ",":
+            if args:
+                self.scan.advance()
+            if self.scan.kind not in ("text", "word", "quoted"):
+                raise self.unexpected("the name of a field")
+            args.append(Literal(self.scan.raw if self.scan.kind == "word" else self.scan.value, pa.string()))
+            self.scan.advance()
+            self.expect(":")
+            args.append((yield self.expression(_OR)))
+        self.expect("}")
+        return self.made(at, build.call, "named_struct", args)
 
     def word_operand(self) -> _Steps:
         scan = self.scan
@@ -347,16 +389,16 @@ class _Parser:
             raise refuse(f"{scan.raw} before a text literal is not supported", self.text, at)
         if word == "ARRAY" and scan.follows_bracket():
             scan.advance()
-            return (yield self.array())
+            return (yield self.subscripts((yield self.array())))
         if word in _TEXT_TYPES and scan.follows_quoted() and not self.has_column(word):
             return self.typed_literal()
-        if word == TODAY and not self.has_column(word):
-            return self.current_date()
+        if word in PRESENT and (scan.follows_call() or (word in _BARE and not self.has_column(word))):
+            return self.present()
         if scan.follows_call() and word not in RESERVED_WORDS:
             return (yield self.call())
         if word in RESERVED_WORDS and not self.names_column():
             raise self.unexpected("a value")
-        return self.column()
+        return (yield self.column())
 
     def names_column(self) -> bool:
         """Whether a reserved word can only be the name of a column here."""
@@ -369,13 +411,26 @@ class _Parser:
 
     def typed_literal(self) -> Node:
         word, at = self.scan.value, self.scan.at
-        if word == "INTERVAL":
-            raise self.unexpected("a value")
         self.scan.advance()
+        if word == "INTERVAL":
+            return self.interval(at)
         make = _TEXT_TYPES[word]
         node = self.made(at, make, self.scan.value)
         self.scan.advance()
         return node
+
+    def interval(self, at: int) -> Node:
+        """`INTERVAL '1 day'` or `INTERVAL '1' DAY`, from the text on."""
+        text = self.scan.value
+        self.scan.advance()
+        unit = (
+            unit_of(self.scan.value)
+            if self.scan.kind == "word" and text.strip().lstrip("+-").isdecimal()
+            else None
+        )
+        if unit is not None:
+            self.scan.advance()
+        return self.made(at, interval_literal, text, unit)
 
     def literal_of_type(self) -> Node:
         """`TYPE(parameters) 'text'`: the text as a value of the type."""
@@ -385,59 +440,53 @@ class _Parser:
         self.scan.advance()
         return node
 
-    def current_date(self) -> Node:
-        """`current_date()`, the parentheses may be left out: the day in UTC at which the text is bound."""
+    def present(self) -> Node:
+        """`current_date()`, `now()`, ...; without parentheses too: the moment of binding."""
+        arrow = PRESENT[self.scan.value]
         self.scan.advance()
         if self.sign() == "(":
             self.scan.advance()
             self.expect(")")
-        return Literal(runtime.now_ns() // NS_PER_DAY, pa.date32())
+        now = runtime.now_ns()
+        if pa.types.is_date(arrow):
+            return Literal(now // NS_PER_DAY, arrow)
+        return Literal(now % NS_PER_DAY if pa.types.is_time(arrow) else now, arrow)
 
-    def column(self) -> Node:
+    def column(self) -> _Steps:
         scan = self.scan
         steps = [self.name()]
-        while self.sign() in (".", "["):
+        while self.sign() == "." or (self.sign() == "[" and scan.follows_text_and_bracket()):
             is_bracket = self.sign() == "["
             scan.advance()
             if not is_bracket:
                 steps.append(self.name())
                 continue
-            if scan.kind != "text":
-                return self.elements(find_column(self.schema, steps))
             steps.append((scan.value, True))
             scan.advance()
             self.expect("]")
-        return find_column(self.schema, steps)
+        found = find_column(self.schema, steps)
+        return (yield self.subscripts(found)) if self.sign() == "[" else found
 
-    def elements(self, node: Node) -> Node:
-        """What brackets and dots name below a list, from behind the first bracket on: `a[1]['b'].c`."""
+    def subscripts(self, node: Node) -> _Steps:
+        """What brackets and dots name below a list or a struct: `a[1]['b'].c`, `a[2:3]`."""
         scan = self.scan
-        is_bracket = True
-        while True:
+        while self.sign() == "[" or (self.sign() == "." and not isinstance(node, Column)):
             at = scan.at
-            if not is_bracket:
-                step: Node = Literal(self.name()[0], pa.string())
-            elif scan.kind == "text":
-                step = Literal(scan.value, pa.string())
-            else:
-                minus = self.sign() == "-"
-                if minus:
-                    scan.advance()
-                if scan.kind != "number":
-                    raise refuse(
-                        "a field, as in a['b'], or an element, as in a[1], stands in brackets", self.text, at
-                    )
-                step = self.made(at, build.number, scan.value)
-                step = build.negate(step) if minus else step
-            if is_bracket:
-                scan.advance()
-                self.expect("]")
-            is_field = isinstance(step.value, str) if isinstance(step, Literal) else False
-            node = self.made(at, build.call, "get_field" if is_field else "array_element", [node, step])
-            if self.sign() not in (".", "["):
-                return node
             is_bracket = self.sign() == "["
             scan.advance()
+            if not is_bracket:
+                node = self.made(at, build.call, "get_field", [node, Literal(self.name()[0], pa.string())])
+                continue
+            step = yield self.expression(_OR)
+            if self.sign() == ":":
+                scan.advance()
+                end = yield self.expression(_OR)
+                node = self.made(at, build.call, "array_slice", [node, step, end])
+            else:
+                is_field = isinstance(step, Literal) and isinstance(step.value, str)
+                node = self.made(at, build.call, "get_field" if is_field else "array_element", [node, step])
+            self.expect("]")
+        return node
 
     def name(self) -> tuple[str, bool]:
         scan = self.scan
@@ -501,19 +550,13 @@ class _Parser:
         node = self.made(at, build.call, name, args)
         if self.word() in ("OVER", "FILTER", "WITHIN"):
             raise self.unexpected("an operator")
-        return node
+        return (yield self.subscripts(node)) if self.sign() in (".", "[") else node
 
     def arguments(self) -> _Steps:
-        """The arguments of a call; a list of constants in brackets counts as that many arguments."""
+        """The arguments of a call."""
         args: list[Node] = []
         while self.sign() != ")" or args:
-            if self.word() == "ARRAY" and self.scan.follows_bracket():
-                self.scan.advance()
-            if self.sign() == "[":
-                self.scan.advance()
-                args.extend((yield self.listed("]")))
-            else:
-                args.append((yield self.expression(_OR)))
+            args.append((yield self.expression(_OR)))
             if self.sign() == ")":
                 break
             if self.sign() != ",":
@@ -521,80 +564,3 @@ class _Parser:
             self.scan.advance()
         self.scan.advance()
         return args
-
-
-# -- entry points -------------------------------------------------------------------------------------------
-
-
-class _SchemaKey:
-    """A schema as a cache key: equal in names and types; hashing it costs its names only."""
-
-    __slots__ = ("_hash", "schema")
-
-    def __init__(self, schema: pa.Schema) -> None:
-        self.schema = schema
-        self._hash = hash(tuple(schema.names))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _SchemaKey) and (
-            self.schema is other.schema or bool(self.schema.equals(other.schema))
-        )
-
-
-def _bind(text: str, key: _SchemaKey, wants_predicate: bool) -> Expr:
-    like = _EQUALS_NUMBER.fullmatch(text)
-    if like is not None and (found := _like_another(like[1], int(like[2]), key)) is not None:
-        return found
-    parser = _Parser(text, key.schema)
-    node = parser.whole()
-    if wants_predicate:
-        node = parser.made(0, build.require_boolean, node)
-    return expr_of(build.gathered(node))
-
-
-_bind_cached = lru_cache(CACHED_EXPRESSIONS)(_bind)
-
-
-def _like_another(name: str, number: int, key: _SchemaKey) -> Expr | None:
-    """`name = number`, as lookups ask it, made of the same with 0; None where it must be read."""
-    try:
-        known = _bind_cached(f"{name} = 0", key, True).node
-    except InvalidInput:
-        return None
-    if isinstance(known, Compare) and isinstance(known.left, Column) and known.left.type == known.right.type:
-        return expr_of(build.compare("=", known.left, Literal(number, known.right.type)))
-    return None
-
-
-def _parse(text: str, schema: pa.Schema, wants_predicate: bool) -> Expr:
-    if not isinstance(text, str):
-        raise InvalidInput(f"an expression is a text, not {type(text).__name__}")
-    if len(text) > MAX_TEXT_BYTES:
-        raise InvalidInput(f"an expression of {len(text):,} characters; at most {MAX_TEXT_BYTES:,} are read")
-    is_kept = len(text) <= CACHED_CHARACTERS and TODAY not in text.upper()  # its meaning changes at midnight
-    bind = _bind_cached if is_kept else _bind
-    return bind(text, _SchemaKey(schema), wants_predicate)
-
-
-def parse_predicate(text: str, schema: pa.Schema) -> Expr:
-    """A boolean expression (a filter) bound to the columns of `schema`.
-
-    Raises `InvalidExpression` for text that is no expression, is not allowed or is not boolean (with its
-    place), `FieldNotFound` for an unknown column. Results are cached by text and schema.
-    """
-    return _parse(text, schema, True)
-
-
-def parse_expression(text: str, schema: pa.Schema) -> Expr:
-    """An expression of any type (a computed column) bound to the columns of `schema`; raises as
-    `parse_predicate` does."""
-    return _parse(text, schema, False)
-
-
-def cached_expressions() -> Sequence[int]:
-    """(hits, misses) of the cache, for tests and statistics."""
-    info = _bind_cached.cache_info()
-    return info.hits, info.misses

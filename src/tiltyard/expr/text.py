@@ -13,7 +13,9 @@ from decimal import Decimal
 
 import pyarrow as pa
 
+from tiltyard.expr.arrow_names import arrow_name
 from tiltyard.expr.coerce import DAY_NANOS, Kind, kind_of, unit_nanos
+from tiltyard.expr.intervals import interval_text
 from tiltyard.expr.tokens import RESERVED_WORDS
 from tiltyard.expr.types import (
     And,
@@ -23,6 +25,7 @@ from tiltyard.expr.types import (
     Compare,
     Function,
     In,
+    Interval,
     IsNull,
     IsTruth,
     Like,
@@ -84,6 +87,8 @@ def literal_text(value: Values, arrow: pa.DataType, beside_column: bool = False)
     kind = kind_of(arrow)
     if value is None:
         return "NULL" if kind is Kind.NULL else f"CAST(NULL AS {type_name(arrow)})"
+    if isinstance(value, Interval):
+        return f"INTERVAL {quote_text(interval_text(value))}"
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if kind is Kind.DECIMAL:
@@ -128,13 +133,19 @@ def _written(value: Values, arrow: pa.DataType, kind: Kind) -> tuple[str, pa.Dat
 
 def _call_text(node: Function) -> str:
     args = [sql_of(arg) for arg in node.args]
-    if node.name in ("+", "-", "*", "/", "%"):
+    if node.name in ("+", "-", "*", "/", "%", "<<", ">>"):
         return f"({args[0]} {node.name} {args[1]})"
     if node.name == "||":
         return "(" + " || ".join(args) + ")"
     if node.name == "neg":
         return f"(- {args[0]})"
-    if node.name in ("array_has_any", "array_has_all"):
+    if node.name.startswith(("LIKE", "ILIKE")):
+        word, _, escape = node.name.partition(" ESCAPE ")
+        clause = f" ESCAPE {quote_text(escape)}" if " ESCAPE " in node.name else ""
+        return f"({args[0]} {word} {args[1]}{clause})"
+    if node.name in ("array_has_any", "array_has_all") and all(
+        isinstance(arg, Literal) for arg in node.args[1:]
+    ):
         return f"{node.name}({args[0]}, [{', '.join(args[1:])}])"
     return f"{node.name}({', '.join(args)})"
 
@@ -177,6 +188,9 @@ def sql_of(node: Node) -> str:
             return f"({sql_of(node.item)} {word} {quote_text(node.pattern)})"
         case Cast():
             word = "TRY_CAST" if node.lenient else "CAST"
+            if pa.types.is_nested(node.type) or pa.types.is_dictionary(node.type):
+                word = "arrow_try_cast" if node.lenient else "arrow_cast"
+                return f"{word}({sql_of(node.item)}, {quote_text(arrow_name(node.type))})"
             return f"{word}({sql_of(node.item)} AS {type_name(node.type)})"
         case Case():
             whens = " ".join(f"WHEN {sql_of(when)} THEN {sql_of(value)}" for when, value in node.whens)

@@ -22,7 +22,7 @@ _TOKEN = re.compile(
       | (?P<hex>[xX]'[0-9a-fA-F]*')
       | (?P<word>[^\W\d]\w*)
       | (?P<quoted>"[^"]*(?:""[^"]*)*"|`[^`]*(?:``[^`]*)*`)
-      | (?P<sign>::|<=>|<>|!=|<=|>=|==|\|\||/(?!\*)|[-+*%=<>(),.\[\]])
+      | (?P<sign>::|<=>|<<|>>|<>|!=|<=|>=|==|\|\||!?~\*?|/(?!\*)|[-+*%=<>(),.:{}\[\]])
       | (?P<end>\Z)
       | (?P<other>.) )""",
     re.VERBOSE | re.DOTALL,
@@ -57,12 +57,8 @@ REFUSED_WORDS = {
     "OVER": "a window function",
     "FILTER": "an aggregate",
     "WITHIN": "an aggregate",
-    "SIMILAR": "SIMILAR TO",
-    "RLIKE": "RLIKE",
-    "REGEXP": "REGEXP",
     "GLOB": "GLOB",
     "AT": "AT TIME ZONE",
-    "INTERVAL": "an interval",
     "DISTINCT": "DISTINCT",
     "ORDER": "ORDER BY",
     "GROUP": "GROUP BY",
@@ -78,6 +74,8 @@ _TEXTS = re.compile(rf"{_BLANK}'[^']*(?:''[^']*)*'{_BLANK}(?:,{_BLANK}'[^']*(?:'
 _ONE_TEXT = re.compile(r"'([^']*(?:''[^']*)*)'")
 
 _PARAMETERS_AND_TEXT = re.compile(r"\s*\(\s*\d+\s*(?:,\s*\d+\s*)?\)\s*'")
+
+_TEXT_AND_BRACKET = re.compile(r"\s*'[^']*(?:''[^']*)*'\s*\]")
 
 _UNCLOSED = {"'": "a text literal", '"': "a quoted name", "`": "a quoted name", "/": "a comment"}
 
@@ -154,6 +152,10 @@ class Scanner:
     def follows_parameters_and_text(self) -> bool:
         """Whether numbers in parentheses and then a text literal come right after the current token."""
         return _PARAMETERS_AND_TEXT.match(self.text, self._next) is not None
+
+    def follows_text_and_bracket(self) -> bool:
+        """Whether a text literal and a closing bracket come right after the current token."""
+        return _TEXT_AND_BRACKET.match(self.text, self._next) is not None
 
     def follows_bracket(self) -> bool:
         """Whether an opening bracket comes right after the current token."""

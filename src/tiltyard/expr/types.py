@@ -20,13 +20,22 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-MAX_HEIGHT = 100
+MAX_HEIGHT = 50
 """Levels of nesting of an expression, after chains of AND, OR and || are flattened."""
 
 BOOL = pa.bool_()
 NULL = pa.null()
 
-Values = int | float | str | bytes | bool | Decimal | None
+
+class Interval(NamedTuple):
+    """What is added to a date or a time: months, days and nanoseconds, each with its own sign."""
+
+    months: int
+    days: int
+    nanos: int
+
+
+Values = int | float | str | bytes | bool | Decimal | Interval | None
 Test = Callable[[Any], np.ndarray]
 """Takes the Arrow array of an operand, gives bool[rows]; what it says at null rows has no meaning."""
 
