@@ -126,6 +126,12 @@ MEETINGS: list[tuple[str, tuple[str, ...], str, tuple[object, ...]]] = [
     ("purge", ("undrop",), "done", ([1], None, 0)),
     ("purge", ("purge",), "done", (None, None, 0)),
     ("purge", ("undrop", "drop"), "done", (None, None, 1)),
+    ("deregister", ("deregister",), "TableNotFound", (None, None, 0)),
+    ("deregister", ("drop",), "TableNotFound", (None, None, 1)),
+    ("deregister", ("purging drop",), "TableNotFound", (None, None, 0)),
+    ("deregister", ("drop", "create"), "done", (None, None, 1)),
+    ("deregister", ("rename",), "TableNotFound", (None, [1], 0)),
+    ("deregister", ("drop", "undrop"), "done", (None, None, 0)),
 ]
 """A call, what others do right before its decision, what it is told, and what there is then."""
 
@@ -182,7 +188,7 @@ def test_a_table_that_came_to_the_name_while_it_was_dropped_is_dropped_in_its_pl
     assert told(root) == ([2], [1], 0)
 
 
-@pytest.mark.parametrize("act", ["drop", "rename", "deregister"])
+@pytest.mark.parametrize("act", ["drop", "rename"])
 def test_where_nobody_can_look_after_the_decision_the_outcome_is_unknown(root: str, act: str) -> None:
     class Blind(FaultyStore):
         decided = False
@@ -194,17 +200,94 @@ def test_where_nobody_can_look_after_the_decision_the_outcome_is_unknown(root: s
         def create(self, path: str, data: Any) -> Created:
             if self.decided:
                 raise StoreError("nothing is written any more")
-            Blind.decided = path == ".lance-deregistered"
             return super().create(path, data)
 
         def stat(self, path: str) -> Any:
-            if self.decided and act != "deregister":
+            if self.decided:
                 raise StoreError("nothing is read any more")
             return super().stat(path)
 
     with pytest.raises(OutcomeUnknown, match="look"):
         ACTS[act](over(Blind(open_store(root), Plan()), "v1"))
     assert not has(lake(root), T)
+
+
+@pytest.mark.parametrize("blind", [False, True])
+def test_the_lost_answer_to_a_deregistration_is_looked_up(root: str, blind: bool) -> None:
+    class Lossy(FaultyStore):
+        lost = False
+
+        def move_dir(self, source: str, target: str) -> Created:
+            super().move_dir(source, target)
+            Lossy.lost = True
+            return Created.UNKNOWN
+
+        def stat(self, path: str) -> Any:
+            if blind and self.lost:
+                raise StoreError("nothing is read any more")
+            return super().stat(path)
+
+    act = ACTS["deregister"]
+    if blind:
+        with pytest.raises(OutcomeUnknown, match="look"):
+            act(over(Lossy(open_store(root), Plan()), "v1"))
+    else:
+        act(over(Lossy(open_store(root), Plan()), "v1"))
+    assert told(root) == (None, None, 0)
+
+
+def test_a_deregistration_is_done_though_the_directory_left_its_name_right_after(root: str) -> None:
+    class Slow(FaultyStore):
+        def move_dir(self, source: str, target: str) -> Created:
+            super().move_dir(source, target)
+            os.rename(Path(root) / "t.lance", Path(root) / "01234567_dropped_t")  # put back, or not yet
+            return Created.UNKNOWN  # for there was no directory to sync
+
+    deregister_table(over(Slow(open_store(root), Plan()), "v1"), T)
+    assert told(root) == (None, None, 0)
+
+
+@pytest.mark.parametrize("target", ["u.lance", "01234567_dropped_t"])
+def test_the_files_of_a_deregistered_table_that_the_dead_have_moved_go_back_to_its_name(
+    root: str, target: str
+) -> None:
+    deregister_table(lake(root), T)
+    os.rename(Path(root) / "t.lance", Path(root) / target)  # its mover had found the table before that
+    assert told(root) == (None, None, 0)
+    assert purge(lake(root), 0).removed == []
+    assert has_files(root, "t.lance")
+    assert told(root) == (None, None, 0)
+    put(lake(root), U, 2)
+
+
+def has_files(root: str, directory: str) -> bool:
+    return any((Path(root) / directory / "data").iterdir())
+
+
+def test_a_table_that_was_moved_aside_without_a_note_was_dropped(root: str) -> None:
+    """Whoever dropped it took another table than the one that has its note, and died."""
+    os.rename(Path(root) / "t.lance", Path(root) / "01234567_dropped_t")
+    (record,) = dropped_tables(lake(root))
+    assert (record.id, record.until_ns > record.dropped_ns) == (T, True)
+    assert purge(lake(root), None).removed == []
+    undrop_table(lake(root), T)
+    assert told(root) == ([1], None, 0)
+    drop_table(lake(root), T)
+    undrop_table(lake(root), T)
+    assert told(root) == ([1], None, 0)
+
+
+def test_a_purge_goes_on_with_what_is_left_without_a_note(root: str) -> None:
+    os.rename(Path(root) / "t.lance", Path(root) / "01234567_purged_t")
+    assert purge(lake(root), None).removed == ["01234567_purged_t"]
+    assert os.listdir(root) == []
+
+
+def test_what_a_register_tells_of_is_no_drop_without_one(root: str) -> None:
+    put(fresh(root), ("w",), 2)
+    drop_table(fresh(root), ("w",))
+    assert dropped_tables(lake(root)) == ()
+    assert [each.object_id for each in dropped_tables(fresh(root))] == ["w"]
 
 
 def test_a_note_of_a_drop_that_came_to_nothing_means_nothing(root: str) -> None:

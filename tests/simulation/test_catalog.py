@@ -27,11 +27,6 @@ PAIR_RUNS = 40
 GROUP_RUNS = 5
 """Runs of each scenario in `make test`: together they take half a minute."""
 
-UNREGISTERED_RUNS = 150
-"""Runs of each scenario without a register in `make soak`: what goes wrong there about once in some hundred
-runs is told in docs/design/008-catalog.md.
-"""
-
 DRAWN = [name for name in CATALOGS if name.startswith("catalog-pairs-")]
 GROUPED = [name for name in CATALOGS if name not in DRAWN]
 
@@ -53,6 +48,9 @@ def test_nothing_goes_wrong_in_a_group(name: str) -> None:
 FOUND = {
     ("catalog-creates-root-objects", 7004): "a table that was overwritten, told as untouched",
     ("catalog-threads-root-objects", 7015): "a marker taken for an older one: a renamed table had both names",
+    ("catalog-pairs-directories-disk", 100_471): "a deregistration that came late hid the table's new name",
+    ("catalog-creates-directories-disk", 100_316): "a table that nobody was told of, dropped and lost",
+    ("catalog-threads-directories-disk", 100_282): "a table moved aside without a note of its drop",
 }
 """Seeds that once found something."""
 
@@ -64,14 +62,7 @@ def test_what_was_found_is_mended(name: str, seed: int) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("name", [name for name in CATALOGS if "-directories-" in name])
-def test_nothing_goes_wrong_in_many_runs_without_a_register(name: str) -> None:
-    report = explore(CATALOGS[name](), range(100_000, 100_000 + UNREGISTERED_RUNS))
-    assert report.finding is None, str(report.finding)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("name", [name for name in CATALOGS if "-directories-" not in name])
+@pytest.mark.parametrize("name", CATALOGS)
 def test_nothing_goes_wrong_for_long(name: str, share: Share) -> None:
     share.explore(CATALOGS[name]())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import pickle
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tiltyard import runtime
-from tiltyard.errors import CorruptFile, ObjectNotFound, StoreError
+from tiltyard.errors import CorruptFile, ObjectNotFound, StoreError, UnsupportedFeature
 from tiltyard.runtime.port import Port
 from tiltyard.store import MIN_MAP_BYTES, Created, open_store
 from tiltyard.store.local import LocalStore
@@ -54,8 +55,6 @@ def test_a_move_never_replaces_a_directory_not_even_an_empty_one(store: LocalSto
 def test_a_move_without_exclusive_rename_keeps_what_another_puts_there_meanwhile(
     tmp_path: Path, filled: bool
 ) -> None:
-    import errno
-
     class Meddling(FaultyPort):
         def mkdir(self, path: str, dir_fd: int | None = None) -> None:
             Port.mkdir(self, path, dir_fd)
@@ -434,8 +433,6 @@ def test_a_turnstile_passes_on_as_soon_as_it_is_free(store: LocalStore) -> None:
 
 
 def test_a_turnstile_where_it_cannot_stand_lets_all_through(tmp_path: Path) -> None:
-    import errno
-
     with port_installed(
         FaultyPort(Plan(Rule(Fault.FAIL_BEFORE, "try_flock", times=None, error=errno.EBADF)))
     ):
@@ -465,3 +462,25 @@ def test_link_times_are_those_of_the_creation(store: LocalStore) -> None:
     facts = store.stat("v/x")
     assert abs(facts.ctime_ns - store.dir_stat("v")) <= 10_000_000
     assert abs(store.now_ns() - facts.ctime_ns) < 60e9
+
+
+@pytest.mark.parametrize("lacking", [(), ("rename_noreplace",), ("rename_noreplace", "link")])
+def test_an_object_is_moved_to_a_name_that_is_free_and_nothing_is_made_for_one_that_is_not_there(
+    tmp_path: Path, lacking: tuple[str, ...]
+) -> None:
+    refusals = [Rule(Fault.FAIL_BEFORE, each, times=None, error=errno.EINVAL) for each in lacking]
+    with port_installed(FaultyPort(Plan(*refusals))):
+        store = LocalStore(str(tmp_path))
+    store.put("t/_tiltyard/a", b"one")
+    store.put("t/taken", b"two")
+    if "link" in lacking:
+        with pytest.raises(UnsupportedFeature, match="neither"):
+            store.move_dir("t/_tiltyard/a", "t/b")
+        return
+    assert store.move_dir("t/_tiltyard/a", "t/taken") is Created.EXISTS
+    assert store.move_dir("t/_tiltyard/a", "t/b") is Created.WON
+    assert [each.path for each in store.list()] == ["t/b", "t/taken"]
+    for source, target in [("gone/_tiltyard/a", "gone/b"), ("gone/a", "new/b")]:
+        with pytest.raises(ObjectNotFound):
+            store.move_dir(source, target)
+    assert store.list_names() == ["t"]

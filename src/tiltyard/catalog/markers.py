@@ -37,8 +37,7 @@ def put_marker(table: Store, marker: str, note: str = "") -> bool:
 
     Raises StoreError where it could not be made, OutcomeUnknown where that cannot be told.
     """
-    lines = [WORD.decode(), str(runtime.uuid4()), *([note] if note else [])]
-    data = "\n".join(lines).encode()
+    data = marker_content(note)
     answer = table.create(marker, data)
     if answer is Created.WON:
         return True
@@ -57,6 +56,19 @@ def put_marker(table: Store, marker: str, note: str = "") -> bool:
     if found is not None:
         return False
     raise _unknown(table, marker) from cause
+
+
+def marker_content(note: str = "") -> bytes:
+    """What a marker of ours holds, with a nonce that no other has. With a note it decides also beside a row
+    (`nonce_of`).
+    """
+    return "\n".join([WORD.decode(), str(runtime.uuid4()), *([note] if note else [])]).encode()
+
+
+def note_of(content: bytes | None) -> str | None:
+    """The note in a marker's content; None where there is none."""
+    found = [] if content is None else content.split(b"\n")
+    return found[2].decode("utf-8", "replace") if len(found) == 3 and found[0] == WORD else None
 
 
 def _unknown(table: Store, marker: str) -> OutcomeUnknown:

@@ -25,6 +25,7 @@ import errno
 import json
 import re
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ from tiltyard import runtime
 from tiltyard.catalog.markers import DEREGISTERED, WORD, read_marker, remove_marker
 from tiltyard.catalog.names import SUFFIX, hashed_location, is_place, parts
 from tiltyard.errors import ObjectNotFound, StoreError, UnsupportedFeature
+from tiltyard.format.names import VERSIONS_DIR
 from tiltyard.store import Created
 from tiltyard.store.paths import parent_of
 
@@ -59,6 +61,9 @@ MOVES_REMEMBERED = 32
 
 PRIVATE = "_tiltyard"
 """The directory in a table's directory that other programs leave alone (decision D3)."""
+
+WITNESS = "move-"
+"""What the names of witnesses begin with."""
 
 WITNESS_TRIES = 8
 """How often a file is put into a directory that another program is removing."""
@@ -114,7 +119,7 @@ class Move:
     @property
     def witness(self) -> str:
         """The file that tells the directory, within it."""
-        return f"{PRIVATE}/move-{self.uuid}"
+        return f"{PRIVATE}/{WITNESS}{self.uuid}"
 
     def text(self) -> str:
         """The value in the register's metadata."""
@@ -254,6 +259,7 @@ def put_witness(store: Store, move: Move) -> Store | None:
     table = store.at(move.source)
     if not table.list_names(""):
         return None
+    settle_versions(table)
     for _ in range(WITNESS_TRIES):
         answer = table.create(move.witness, move.uuid.encode())
         if answer in (Created.WON, Created.EXISTS):
@@ -269,6 +275,15 @@ def put_witness(store: Store, move: Move) -> Store | None:
     raise StoreError(
         f"cannot prepare {store.uri}/{move.source} for being moved: {cause}; nothing was changed"
     ) from cause
+
+
+def settle_versions(table: Store) -> None:
+    """Make the versions of a table survive power loss before its directory gets another name: one whose
+    creator was not told that it stands would not, and what is told of the table after that has to hold.
+    Raises `StoreError`.
+    """
+    with suppress(ObjectNotFound):  # declared only, or removed by others
+        table.sync_dir(VERSIONS_DIR)
 
 
 def add(metadata: MutableMapping[str, str], move: Move) -> Move:
@@ -442,7 +457,7 @@ def _forget_others(store: Store, move: Move) -> None:
     """Take the witnesses of earlier moves out of the directory: a late mover of one finds nothing to do."""
     directory = f"{move.source}/{PRIVATE}"
     for name in store.list_names(directory):
-        if name.startswith("move-") and f"{PRIVATE}/{name}" != move.witness:
+        if name.startswith(WITNESS) and f"{PRIVATE}/{name}" != move.witness:
             store.delete(f"{directory}/{name}")
 
 

@@ -10,10 +10,15 @@ directory:
 | purge | `<8 digits>_dropped_<name>` | `<8 digits>_purged_<name>`, which is then deleted |
 | rename | `<name>.lance` | `<new name>.lance` |
 
+| deregister | `<name>.lance/_tiltyard/hide-<uuid>`, a file | `<name>.lance/.lance-deregistered` |
+
 Who drops first puts a note into the directory, `_tiltyard/drop-<uuid>`: the time of the drop, and until when
-the data stay. The digits are the first of the uuid; notes of drops that came to nothing mean nothing. Tables
-are deregistered by a marker that stays in the directory, wherever that is moved in the same moment; so who
-has moved a directory looks for one, and decides with whoever put it whether it counts (`_agreed`).
+the data stay. The digits are the first of the uuid; notes of drops that came to nothing mean nothing. Where
+a note is missing, its author died or is about to put it: the table was dropped by the move all the same.
+
+A marker that deregisters gets its name by the path from the root, so never in a directory that has left the
+table's name, and says at which name that was. So who has moved a directory and finds a marker of the name
+that it had knows that the table was no longer there before, and puts it back.
 
 Where the store cannot rename directories, markers decide (`marked`), and tables are not renamed.
 
@@ -21,7 +26,8 @@ Where the store cannot rename directories, markers decide (`marked`), and tables
    another one was first looks again, and is told what stands then.
 2. A directory that was moved though it was another one is put back; where its name was given away before
    that, the creator who is at work in it finds out, and begins again (`was_moved_away`).
-3. Whoever dies, at any step, leaves a table under its name, or one that was dropped.
+3. Whoever dies, at any step, leaves a table under its name, or one that was dropped; or, where a table was
+   deregistered in the very moment, its files under another name with the marker (see `purge`).
 Tests: tests/catalog/test_trash_unregistered.py; scenarios `catalog-*-directories-*` of the simulation.
 """
 
@@ -34,6 +40,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
 
 from tiltyard import runtime
 from tiltyard.catalog import marked, moves
@@ -45,10 +52,11 @@ from tiltyard.catalog.found import (
     has_versions,
     is_directory,
 )
-from tiltyard.catalog.markers import DEREGISTERED, RESERVED, nonce_of, put_marker, read_marker, remove_marker
+from tiltyard.catalog.markers import DEREGISTERED, RESERVED, marker_content, note_of, put_marker, read_marker
 from tiltyard.catalog.names import Id, location_uri, root_location
 from tiltyard.catalog.planning import Outdated, is_free, planned
 from tiltyard.catalog.register import absent
+from tiltyard.catalog.settings import DEFAULT_GRACE_SECONDS
 from tiltyard.catalog.trash import DROPPED, PURGING, Dropped, chosen
 from tiltyard.errors import (
     ObjectNotFound,
@@ -58,6 +66,7 @@ from tiltyard.errors import (
     UnsupportedFeature,
 )
 from tiltyard.store import Created
+from tiltyard.table.wording import NS_PER_SECOND
 
 if TYPE_CHECKING:
     from tiltyard.catalog.catalog import Catalog
@@ -66,6 +75,12 @@ if TYPE_CHECKING:
 
 NOTE = "drop-"
 """What the files begin with that tell of a drop."""
+
+NO_NOTE = "-0000-4000-8000-000000000000"
+"""What follows on the digits in the uuid of a drop whose note is missing."""
+
+STAGE = "hide-"
+"""What the files begin with that are to become the marker of a deregistration."""
 
 STANDS, VOID = b"stands", b"void"
 
@@ -96,12 +111,16 @@ def dropped_tables(catalog: Catalog) -> tuple[Dropped, ...]:
 
 
 def _record(store: Store, directory: str) -> Dropped | None:
-    """What the note in a directory that was moved aside says."""
+    """What a directory that was moved aside says: its note, or without one its name."""
     parts = _ASIDE.fullmatch(directory)
     if parts is None:
         return None
     digits, word, name = parts.groups()
-    for note in store.list_names(f"{directory}/{moves.PRIVATE}"):
+    home, state = root_location(name), PURGING if word == "purged" else DROPPED
+    private = store.list_names(f"{directory}/{moves.PRIVATE}")
+    if state == DROPPED and store.exists(f"{directory}/{DEREGISTERED}"):
+        return None  # it was deregistered before; see `_put_back`
+    for note in private:
         if not note.startswith(NOTE + digits):
             continue
         try:
@@ -111,8 +130,17 @@ def _record(store: Store, directory: str) -> Dropped | None:
         if len(said) != 2 or not (said[0].isdigit() and said[1].isdigit()):
             continue
         record = Dropped(note.removeprefix(NOTE), name, directory, int(said[0]), int(said[1]))
-        return replace(record, home=root_location(name), state=PURGING if word == "purged" else DROPPED)
-    return None
+        return replace(record, home=home, state=state)
+    if any(each.startswith(moves.WITNESS) for each in private):
+        return None  # a drop that a register tells of
+    if state == DROPPED and not _is_table(store.at(directory)):
+        return None  # what a creator has begun
+    try:
+        dropped_ns = store.dir_stat(directory) or store.now_ns()
+    except ObjectNotFound:
+        return None
+    until_ns = dropped_ns + round(DEFAULT_GRACE_SECONDS * NS_PER_SECOND)
+    return Dropped(digits + NO_NOTE, name, directory, dropped_ns, until_ns, state, home=home)
 
 
 def has_note(table: Store) -> bool:
@@ -166,7 +194,8 @@ def _drop(catalog: Catalog, id: Id, grace_ns: int, purge: bool) -> Dropped:
     if not _is_table(table) or not _put(table, note, said):
         raise Outdated  # it was moved, and what a creator has begun is in its place
     try:
-        _move(store, found.location, aside, "drop", note)
+        moves.settle_versions(table)
+        _move(store, found.location, aside, "drop", lambda: _is_aside(store, f"{aside}/{note}"))
         _check_moved(store, table, found.location, aside, lambda: _is_another(store, aside, note, said))
     except (Outdated, StoreError) as error:
         if not isinstance(error, OutcomeUnknown):
@@ -178,6 +207,13 @@ def _drop(catalog: Catalog, id: Id, grace_ns: int, purge: bool) -> Dropped:
         with suppress(StoreError, Outdated):  # it is dropped; what is not deleted now, the next purge deletes
             _delete(store, _given_up(store, record))
     return record
+
+
+def _is_aside(store: Store, note: str) -> bool:
+    if not store.exists(note):
+        return False
+    store.sync_dir("")
+    return True
 
 
 def _is_another(store: Store, aside: str, note: str, said: bytes) -> bool:
@@ -210,10 +246,12 @@ def _put(table: Store, path: str, data: bytes) -> bool:
     raise StoreError(f"cannot write {table.uri}/{path}: {cause}; nothing was changed") from cause
 
 
-def _move(store: Store, source: str, target: str, verb: str, witness: str | None = None) -> None:
-    """Move a directory, which decides a change. Raises Outdated where another one was first.
+def _move(
+    store: Store, source: str, target: str, verb: str, is_there: Callable[[], bool] = lambda: False
+) -> None:
+    """Move a directory or a file, which decides a change. Raises Outdated where another one was first.
 
-    `witness`: a file that tells under `target`, where nobody else moves anything, that it has come there.
+    `is_there`: whether it has come to the target, for certain and for good, where the answer was lost.
     """
     try:
         answer = store.move_dir(source, target)
@@ -225,8 +263,7 @@ def _move(store: Store, source: str, target: str, verb: str, witness: str | None
         raise Outdated
     cause = store.failure(target)
     with suppress(StoreError):
-        if witness is not None and answer is Created.UNKNOWN and store.exists(f"{target}/{witness}"):
-            store.sync_dir("")
+        if answer is Created.UNKNOWN and is_there():
             return
     if answer is Created.NOT_DONE:
         raise StoreError(f"cannot {verb} {store.uri}/{source}: {cause}; nothing was changed") from cause
@@ -245,16 +282,14 @@ def _check_moved(
     """
     try:
         marker = read_marker(table, DEREGISTERED)
-        counts = marker is not None and _agreed(table, marker, VOID) == STANDS
-        if marker is not None and not counts:
-            remove_marker(table, DEREGISTERED)
-        if counts and read_marker(store.at(target), DEREGISTERED) != marker:
+        hidden = marker is not None and note_of(marker) in (None, _at(source))
+        if hidden and read_marker(store.at(target), DEREGISTERED) != marker:
             raise Outdated  # moved on
-        if counts or is_another():
+        if hidden or is_another():
             try:
                 _move(store, target, source, "put back")
             except Outdated:
-                if not counts and not is_another():
+                if not hidden and not is_another():
                     return  # its old name was given away, and it has become a table meanwhile
             raise Outdated
     except StoreError as error:
@@ -264,17 +299,9 @@ def _check_moved(
         ) from error
 
 
-def _agreed(table: Store, marker: bytes, word: bytes) -> bytes:
-    """What has become of a deregistration: `word`, or what another one said before.
-
-    Who has moved a directory in which a marker stands cannot tell whether it was put before, nor can who put
-    it tell whether the directory was moved before. The first of their words decides. Where the directory was
-    removed, it does not count.
-    """
-    nonce = nonce_of(marker)
-    if nonce is None:
-        return STANDS  # of another program, which asks nobody
-    return _said(table, f"{moves.PRIVATE}/hidden-by-{nonce}", word)
+def _at(location: str) -> str:
+    """What the marker says that deregisters the table at a location; other programs' say nothing."""
+    return f"at {quote(location)}"
 
 
 def deregister_table(catalog: Catalog, id: Id) -> Found:
@@ -284,34 +311,42 @@ def deregister_table(catalog: Catalog, id: Id) -> Found:
 
 def _deregister(catalog: Catalog, id: Id) -> Found:
     found = find_table(catalog, id)
-    store = catalog.store
-    table = store.at(found.location)
-    if not table.list_names(""):
-        raise Outdated
+    store, location = catalog.store, found.location
+    table, stage = store.at(location), f"{moves.PRIVATE}/{STAGE}{runtime.uuid4()}"
+    marker, data = f"{location}/{DEREGISTERED}", marker_content(_at(location))
+
+    def is_there() -> bool:
+        """Through the handle: by the path the directory may have left its name right after the decision."""
+        if read_marker(table, DEREGISTERED) != data:
+            return False
+        table.sync_dir("")
+        return True
+
+    if not _put(table, stage, data):
+        raise Outdated  # dropped, and purged
     try:
-        won = put_marker(table, DEREGISTERED)
-    except OutcomeUnknown:
+        _move(store, f"{location}/{stage}", marker, "deregister", is_there)
+    except UnsupportedFeature:
+        _drop_stage(table, stage)
+        if not put_marker(table, DEREGISTERED, _at(location)):
+            raise Outdated from None  # somebody else's
+    except (Outdated, StoreError) as error:
+        if not isinstance(error, OutcomeUnknown):
+            _drop_stage(table, stage)
         raise
-    except StoreError:
-        if not table.list_names(""):
-            raise Outdated from None  # dropped, and purged
-        raise
-    if not won:
-        raise Outdated  # somebody else's
     try:
-        marker = read_marker(table, DEREGISTERED)
-        if marker is None:
-            raise Outdated  # whoever moved the directory has said that it does not count
-        is_here = read_marker(store.at(found.location), DEREGISTERED) == marker
-        if _agreed(table, marker, STANDS if is_here else VOID) == STANDS:
-            return found
-        remove_marker(table, DEREGISTERED)
+        table.sync_dir("")
     except StoreError as error:
         raise OutcomeUnknown(
-            f"{store.uri}/{found.location} got the marker {DEREGISTERED}, but whether that counts cannot be "
-            f"told ({error}): look whether the table is there"
+            f"{store.uri}/{location} was deregistered, but whether that survives a power loss cannot be told "
+            f"({error}): look whether the table is there"
         ) from error
-    raise Outdated  # it was dropped or renamed before
+    return found
+
+
+def _drop_stage(table: Store, stage: str) -> None:
+    with suppress(StoreError):  # it means nothing
+        table.delete(stage)
 
 
 def rename_table(catalog: Catalog, id: Id, new_id: Id) -> Found:
@@ -329,6 +364,7 @@ def _rename(catalog: Catalog, id: Id, new_id: Id) -> Found:
     table = store.at(found.location)
     if not _is_table(table):
         raise Outdated
+    moves.settle_versions(table)
     try:
         _move(store, found.location, target, "rename")
     except UnsupportedFeature as error:
@@ -385,15 +421,19 @@ def _undrop(catalog: Catalog, id: Id | None, trash: str | None) -> Dropped:
         raise TableAlreadyExists(f"table {record.object_id!r} exists already in {store.uri}")
     _check_free(catalog, home)
     table = store.at(record.location)
-    if not table.list_names(""):
+    if not table.list_names("") or not _counts(table, record):
         raise Outdated
     _move(store, record.location, home, "bring back")
     with suppress(StoreError):  # it tells of nothing any more
         table.delete(_note(record.trash))
-        marker = read_marker(table, DEREGISTERED)
-        if marker is not None and _agreed(table, marker, VOID) == VOID:
-            remove_marker(table, DEREGISTERED)  # by who found the table before its drop
     return record
+
+
+def _counts(table: Store, record: Dropped) -> bool:
+    """Whether a directory that was moved aside holds the table that was dropped. Without a note it may be
+    that of a creator, who has to agree.
+    """
+    return not record.trash.endswith(NO_NOTE) or _said(table, FIRST, STANDS) == STANDS
 
 
 def purge(catalog: Catalog, grace_seconds: float | None) -> Purged:
@@ -401,6 +441,7 @@ def purge(catalog: Catalog, grace_seconds: float | None) -> Purged:
     from tiltyard.catalog.purging import Purged, until
 
     store, done, now_ns = catalog.store, Purged(), catalog.store.now_ns()
+    _put_back(store)
     for record in dropped_tables(catalog):
         if record.state != PURGING and until(record, grace_seconds) > now_ns:
             continue
@@ -409,6 +450,8 @@ def purge(catalog: Catalog, grace_seconds: float | None) -> Purged:
             continue
         if record.state != PURGING:
             try:
+                if not _counts(store.at(record.location), record):
+                    continue
                 record = _given_up(store, record)
             except Outdated:
                 continue  # brought back, or another purge was first
@@ -416,6 +459,20 @@ def purge(catalog: Catalog, grace_seconds: float | None) -> Purged:
         _delete(store, record)
         done.removed.append(record.location)
     return done
+
+
+def _put_back(store: Store) -> None:
+    """Files of deregistered tables that somebody took for a table and moved, and died, go back to the name
+    that the marker says, where that is free.
+    """
+    for name in store.list_names(""):
+        if not (_ASIDE.fullmatch(name) or moves.is_visible(name)):
+            continue
+        note = note_of(read_marker(store.at(name), DEREGISTERED)) or ""
+        home = unquote(note.removeprefix(_at("")))
+        if note.startswith(_at("")) and home != name and moves.is_visible(home):
+            with suppress(Outdated, StoreError):
+                _move(store, name, home, "put back")
 
 
 def _given_up(store: Store, record: Dropped) -> Dropped:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 
 from tiltyard import runtime
-from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound, StoreError
+from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound, StoreError, UnsupportedFeature
 from tiltyard.store.account import READS
 from tiltyard.store.content import buffers_of
 from tiltyard.store.directory import Directory
@@ -308,9 +308,12 @@ class LocalStore:
     def move_dir(self, source: str, target: str) -> Created:
         port, directory = self._port, self._directory
         checked(source)
+        above = parent_of(checked(target))
         try:
-            directory.make(parent_of(checked(target)))
-            directory.settle(parent_of(target))
+            if above and not source.startswith(f"{above}/"):
+                port.stat(source, directory.handle())  # where nothing is moved, nothing is made
+                directory.make(above)
+            directory.settle(above)
             try:
                 port.rename_noreplace(source, target, directory.handle())
             except FileExistsError:
@@ -344,7 +347,7 @@ class LocalStore:
         """
         port, root = self._port, self._directory.handle()
         if not modes.S_ISDIR(port.stat(source, root).st_mode):
-            raise refusal
+            return self._move_by_link(source, target, refusal)
         try:
             port.mkdir(target, root)
         except FileExistsError:
@@ -357,6 +360,26 @@ class LocalStore:
             except OSError:
                 return False  # no longer empty: somebody else's now
             raise
+        return True
+
+    def _move_by_link(self, source: str, target: str, refusal: OSError) -> bool:
+        """The same of an object, which gets a second name before it loses the first."""
+        if refusal.errno not in NO_SUCH_RENAME:
+            raise refusal
+        port, root = self._port, self._directory.handle()
+        try:
+            port.link(source, target, root)
+        except FileExistsError:
+            return False
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise UnsupportedFeature(
+                f"{self.uri}/{source} cannot be renamed without replacing what has the new name: the file "
+                "system offers neither such a rename nor links"
+            ) from error
+        with suppress(OSError):  # it decides nothing any more
+            port.unlink(source, root)
         return True
 
     def delete(self, path: str) -> bool:

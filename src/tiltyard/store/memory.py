@@ -199,9 +199,9 @@ class MemoryStore:
         start, end = joined(self._prefix, checked(source)), joined(self._prefix, checked(target))
         space, now = self._space, self._clock()
         with space.lock:
-            moved = space.below(start)
+            moved = [start] if start in space.objects else space.below(start)
             if not moved:
-                raise ObjectNotFound(f"cannot move {self.uri}/{source}: there is no such directory")
+                raise ObjectNotFound(f"cannot move {self.uri}/{source}: there is nothing of this name")
             if end in space.objects or space.below(end):
                 return Created.EXISTS
             for path in moved:

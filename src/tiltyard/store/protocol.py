@@ -199,10 +199,10 @@ class Store(Protocol):
         ...
 
     def move_dir(self, source: str, target: str) -> Created:
-        """Rename a directory to a name that is free, in one step.
+        """Rename a directory, or an object, to a name that is free, in one step.
 
-        EXISTS when it is taken; ObjectNotFound when there is no source; UnsupportedFeature where the store
-        has no such step.
+        EXISTS when it is taken; ObjectNotFound when there is no source, and then nothing was made;
+        UnsupportedFeature where the store has no such step (for objects, or at all).
         """
         ...
 
