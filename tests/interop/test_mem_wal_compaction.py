@@ -292,3 +292,28 @@ def caught_up(path: Path) -> dict[str, dict[str, int]]:
     entry = entry_of(open_latest(dataset._store, dataset._session).manifest)
     assert entry is not None
     return {name: dict(each) for name, each in MemWalDetails.of(entry).catch_up.items()}
+
+
+def test_a_version_that_the_official_package_restores_is_compacted_into(tmp_path: Path, peer: Peer) -> None:
+    """Its restore takes the marks back, and what was compacted since with them."""
+    path = tmp_path / "t"
+    streamed(path)
+    writer = ours(path)
+    for key in (10, 11, 12):
+        writer.put(rows([key], 1.0))
+        writer.flush()
+        if key == 10:
+            compacted(path)
+            version = lance.dataset(str(path)).version
+        if key == 11:
+            compacted(path)
+    peer("result = lance.dataset(p, version=v).restore()", p=str(path), v=version)
+    assert marks_of(lance.dataset(str(path))._snapshot) == {SHARD: 1}
+    expected = {**BASE, 10: 1.0, 12: 1.0}
+    assert values(live(path, writer)) == expected
+    assert compacted(path).generations == 1
+    assert values(peer(BASE_ROWS, p=str(path))) == expected
+    writer.put(rows([13], 1.0))
+    writer.close()
+    compacted(path)
+    assert values(peer(BASE_ROWS, p=str(path))) == {**expected, 13: 1.0}

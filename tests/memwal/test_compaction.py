@@ -384,6 +384,8 @@ def test_a_damaged_shard_does_not_keep_the_others(tmp_path: Path, damage: str) -
     done = compacted(other)
     assert list(done.problems) == [SHARD]
     assert isinstance(done.problems[SHARD], CorruptFile | OSError)
+    if damage != "manifest":
+        assert f"generation 1 of shard {SHARD}" in str(done.problems[SHARD])
     assert (done.commits, marks(other)) == (1, {OTHER_SHARD: 1})
     assert base(tmp_path / "t") == {1: 0.0, 2: 0.0, 3: 0.0, 20: 1.0}
 
@@ -475,3 +477,23 @@ def test_a_restored_version_keeps_the_marks_and_compaction_goes_on(tmp_path: Pat
         done = compacted(dataset)
         assert (done.generations, dict(done.problems)) == (1, {})
     assert base(tmp_path / "t") == {1: 0.0, 2: 0.0, 3: 0.0, 11: 2.0}
+
+
+def test_what_comes_before_a_generation_that_cannot_be_read_is_compacted(tmp_path: Path) -> None:
+    dataset = streamed(tmp_path / "t")
+    with dataset.mem_wal_writer(SHARD) as writer:
+        for key in (10, 11, 12):
+            writer.put(rows([key], 1.0))
+            writer.flush()
+    (file,) = (tmp_path / "t" / "_mem_wal" / SHARD).glob("*_gen_2/data/*.lance")
+    sound = file.read_bytes()
+    file.write_bytes(sound[:-50])
+    other = lance.dataset(dataset.uri, session=lance.Session())
+    done = compacted(other)
+    assert "generation 2" in str(done.problems[SHARD])
+    assert marks(other) == {SHARD: 1}
+    assert base(tmp_path / "t") == {1: 0.0, 2: 0.0, 3: 0.0, 10: 1.0}
+    file.write_bytes(sound)
+    again = lance.dataset(dataset.uri, session=lance.Session())
+    assert compacted(again).generations == 2
+    assert base(tmp_path / "t") == {1: 0.0, 2: 0.0, 3: 0.0, **dict.fromkeys((10, 11, 12), 1.0)}

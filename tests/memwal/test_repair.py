@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ import tiltyard.lance as lance
 from mem_wal_peer import CLOSE, OPEN
 from peer import Peer
 from streamed import BASE, SHARD, digest, live, newest_manifest, rows, shard_dir, streamed, values
-from tiltyard.errors import CorruptFile, InvalidInput, ShardSealed, WriterFenced
+from tiltyard.errors import CorruptFile, InvalidInput, ShardError, ShardSealed, WriterFenced
 from tiltyard.memwal import layout
 from tiltyard.memwal.check import check_shards
+from tiltyard.memwal.compaction import compact_streams
+from tiltyard.memwal.manifest import update
 from tiltyard.memwal.repair import plan_repair, repair
 from tiltyard.memwal.writer import ShardWriter
+from tiltyard.table.apply import mem_wal
 
 
 @pytest.fixture
@@ -144,3 +148,74 @@ def test_no_shard_is_told(path: Path) -> None:
         plan_repair(base(path), "00000000-0000-4000-8000-000000000000")
     with pytest.raises(InvalidInput, match="Invalid shard_id"):
         repair(base(path), "x")
+
+
+# -- generations that are gone -------------------------------------------------------------------
+
+
+def gone(path: Path, *, marked: bool) -> ShardWriter:
+    """A writer with two generations, of which the first is named no more. `marked`: a version had it, which
+    the official package has restored an older one over.
+    """
+    dataset = lance.dataset(str(path))
+    version = dataset.version
+    writer = ShardWriter.open(dataset, SHARD)
+    writer.flush()
+    if marked:
+        assert compact_streams(dataset._store, lance.Session()).generations == 1
+    else:
+        update(writer.owned.shard, newest_manifest(path), lambda now: replace(now, sstables=()))
+    writer.put(rows([14], 14.0))
+    writer.flush()
+    if marked:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(mem_wal, "keeping_marks", lambda manifest, *_: manifest)  # as it does
+            lance.dataset(str(path), version=version).restore()
+    return writer
+
+
+def test_what_a_version_had_that_an_older_one_was_restored_over_is_skipped(path: Path) -> None:
+    writer = gone(path, marked=True)
+    assert values(live(path, writer)) == {**BASE, 14: 14.0}
+    assert plan_repair(base(path), SHARD) == []
+    assert not [each for each in check_shards(base(path)) if each.is_damage]
+    dataset = lance.dataset(str(path))
+    done = compact_streams(dataset._store, lance.Session())
+    assert (done.generations, dict(done.problems)) == (1, {})
+    assert values(lance.dataset(str(path)).to_table()) == values(live(path, writer)) == {**BASE, 14: 14.0}
+    writer.close()
+
+
+def test_what_no_version_had_is_given_up_when_asked_for(path: Path) -> None:
+    writer = gone(path, marked=False)
+    dataset = lance.dataset(str(path))
+    done = compact_streams(dataset._store, lance.Session())
+    assert done.generations == 0
+    with pytest.raises(ShardError, match=r"names generation 2 and not 1.*shard repair"):
+        raise done.problems[SHARD]
+    (found,) = [each for each in check_shards(base(path)) if each.is_damage]
+    assert "have none of generation 1" in str(found)
+    (step,) = plan_repair(base(path), SHARD)
+    assert "generation 1 of the shard" in str(step)
+    done = repair(base(path), SHARD)
+    assert list(done.steps) == [step]
+    assert json.loads((path / str(done.kept_in) / "steps.json").read_text())["steps"][0]["generation"] == 1
+    writer.put(rows([15], 15.0))  # it is not fenced
+    writer.close()
+    assert not compact_streams(dataset._store, lance.Session()).problems
+    assert values(lance.dataset(str(path)).to_table()) == {**BASE, 14: 14.0, 15: 15.0}
+    assert repair(base(path), SHARD).kept_in is None
+
+
+def test_gone_generations_and_a_log_that_cannot_be_read_are_mended_together(path: Path) -> None:
+    writer = gone(path, marked=False)
+    writer.put(rows([15], 15.0))
+    writer.abort()
+    newest = max(layout.entry_positions([each.name for each in (shard_dir(path) / "wal").iterdir()]))
+    entry(path, newest).write_bytes(b"garbage")
+    assert len(plan_repair(base(path), SHARD)) == 2
+    assert len(repair(base(path), SHARD).steps) == 2
+    assert plan_repair(base(path), SHARD) == []
+    dataset = lance.dataset(str(path))
+    assert not compact_streams(dataset._store, lance.Session()).problems
+    assert opened(path) == {**BASE, 14: 14.0}

@@ -17,6 +17,7 @@ from tiltyard.memwal.claim import INCARNATION
 from tiltyard.memwal.identity import LAST_SPEC, merge_functions
 from tiltyard.memwal.log_schema import LogSchema, log_schema, reconciled
 from tiltyard.memwal.manifest import newest
+from tiltyard.memwal.marks import gap, resumed
 from tiltyard.memwal.routing import is_drained
 from tiltyard.memwal.wal import only_sentinels, read_entry
 from tiltyard.store import Store
@@ -179,6 +180,12 @@ class _Check:
         if mark >= manifest.current_generation:
             yield self._damage(
                 "its mark", f"says that generation {mark} was compacted, which was never published"
+            )
+        if missing := gap(manifest, resumed(self._base, manifest, mark)):
+            yield self._damage(
+                "its SSTables",
+                f"have none of generation {missing}, which is not in the table, and nothing above it is "
+                f"compacted; {REPAIR}, without its rows",
             )
         named = {each.path for each in manifest.sstables}
         generations = [each.generation for each in manifest.sstables]

@@ -31,6 +31,7 @@ from tiltyard.errors import (
     CorruptFile,
     IncompatibleTransaction,
     InvalidInput,
+    ObjectNotFound,
     OutcomeUnknown,
     RetryableConflict,
     ShardContention,
@@ -50,7 +51,7 @@ from tiltyard.memwal.identity import NOT_INITIALIZED, merge_functions, spec_in_f
 from tiltyard.memwal.life import of_this_life, readable
 from tiltyard.memwal.log_schema import log_schema
 from tiltyard.memwal.manifest import newest, update
-from tiltyard.memwal.marks import marks_of, uncompacted
+from tiltyard.memwal.marks import marks_of, resumed, uncompacted
 from tiltyard.memwal.sstable import written_version
 from tiltyard.memwal.streamed_rows import appended, planned
 from tiltyard.table.apply.mem_wal import entry_of
@@ -124,16 +125,20 @@ class _Compactor:
         self._session = session
         self._wanted = shards
         self._problems: dict[str, Exception] = {}
+        self._ends: dict[str, int] = {}
+        """Up to which generation each shard is compacted now: what comes later is for the next run, or comes
+        after one that cannot be read.
+        """
         self._done = Compaction(0)
 
     def run(self) -> Compaction:
         look = self._look()
-        ends = self._ends(look)
+        self._ends |= {each: found.current_generation - 1 for each, found in look.manifests.items()}
         conflicts = 0
         most = MAX_COMMIT_ROWS if merge_functions(look.base) is None else MAX_MERGED_ROWS
         while True:
             self._trim(look)
-            todo = self._todo(look, ends)
+            todo = self._todo(look)
             if not todo:
                 return replace(self._done, version=look.base.version, problems=dict(self._problems))
             began = runtime.monotonic()
@@ -159,7 +164,9 @@ class _Compactor:
     def _look(self) -> _Look:
         manifests, problems = readable(self._store, self._wanted)
         self._problems |= problems
-        manifests = {name: each for name, each in manifests.items() if name not in self._problems}
+        manifests = {
+            name: each for name, each in manifests.items() if name not in self._problems or name in self._ends
+        }
         base = open_latest(self._store, self._session)
         if entry_of(base.manifest) is None:
             raise InvalidInput(NOT_INITIALIZED)
@@ -171,21 +178,18 @@ class _Compactor:
         ordered = sorted(ours, key=lambda each: (specs[each] == now, specs[each], each))
         return _Look(base, {each: ours[each] for each in ordered}, marks_of(base))
 
-    def _ends(self, look: _Look) -> Mapping[str, int]:
-        """Up to which generation each shard is compacted now: what comes later is for the next run."""
-        return {shard_id: each.current_generation - 1 for shard_id, each in look.manifests.items()}
-
-    def _todo(self, look: _Look, ends: Mapping[str, int]) -> Generations:
+    def _todo(self, look: _Look) -> Generations:
         found: dict[str, tuple[SsTable, ...]] = {}
         for shard_id, manifest in look.manifests.items():
-            if shard_id not in ends:
+            if shard_id not in self._ends:
                 continue
             try:
-                waiting = uncompacted(manifest, look.marks.get(shard_id, 0))
+                mark = resumed(look.base, manifest, look.marks.get(shard_id, 0))
+                waiting = uncompacted(manifest, mark)
             except TiltyardError as error:
                 self._problems[shard_id] = error
                 continue
-            waiting = tuple(each for each in waiting if each.generation <= ends[shard_id])
+            waiting = tuple(each for each in waiting if each.generation <= self._ends[shard_id])
             if waiting:
                 found[shard_id] = waiting
         return found
@@ -256,13 +260,15 @@ class _Compactor:
             if now.marks.get(shard_id, 0) != look.marks.get(shard_id, 0):
                 found = True  # another compactor was faster, and a collector after it
                 continue
-            try:
-                for each in facts:
+            for each in facts:
+                try:
                     for _ in open_sstable(look.base, shard_id, each, schema).batches(schema.stored.fields):
                         pass
-            except _UNREADABLE as failed:
-                self._problems[shard_id] = failed
-                found = True
+                except _UNREADABLE as failed:
+                    self._problems[shard_id] = _unreadable(shard_id, each, failed)
+                    self._ends[shard_id] = each.generation - 1
+                    found = True
+                    break
         if not found:
             raise error
 
@@ -276,6 +282,16 @@ class _Compactor:
                     trim(self._store.at(layout.shard_dir(shard_id)), mark)
                 except (OutcomeUnknown, ShardContention, StoreError, CorruptFile) as error:
                     self._problems[shard_id] = error  # what is left is taken out by the next run
+
+
+def _unreadable(shard_id: str, fact: SsTable, failed: TiltyardError) -> TiltyardError:
+    if isinstance(failed, StoreError) and not isinstance(failed, ObjectNotFound):
+        return failed  # it may go well the next time
+    return CorruptFile(
+        f"generation {fact.generation} of shard {shard_id} ({fact.path}) cannot be read, and neither it nor "
+        f"what the shard holds above it is compacted: {failed}. Bring its files back, or give up all of the "
+        "shard that is not in the table yet (`tiltyard shard drop --discard-streamed`)"
+    )
 
 
 def _chosen(todo: Generations, most: int = MAX_COMMIT_ROWS) -> Generations:

@@ -6,16 +6,18 @@ D28, case M11): the shard is the table's, and each generation from the recorded 
 there.
 
 Invariants, and their tests in tests/memwal/test_marks.py:
-1. A mark is recorded only over generations that the shard's manifest names, without a gap.
+1. A mark is recorded only over generations that the shard's manifest names, without a gap, but for what a
+   version of the table held that an older one was restored over.
 2. What is refused has written nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tiltyard.errors import IncompatibleTransaction, InvalidInput, ShardError, nearest
+from tiltyard.errors import IncompatibleTransaction, InvalidInput, ShardError, TiltyardError, nearest
 from tiltyard.format.index_metadata import MEM_WAL
 from tiltyard.format.mem_wal import MemWalDetails
 from tiltyard.format.operations import CompactedSsTable
@@ -23,11 +25,17 @@ from tiltyard.format.shard_manifest import ShardManifest, SsTable
 from tiltyard.memwal import layout
 from tiltyard.memwal.life import shards_of
 from tiltyard.table.apply.mem_wal import entry_of
+from tiltyard.table.snapshot import open_snapshot
+from tiltyard.table.versions import list_versions
 
 if TYPE_CHECKING:
     from tiltyard.session import Session
     from tiltyard.store import Store
     from tiltyard.table.snapshot import Snapshot
+
+
+MAX_SEARCHED = 1_000
+"""Versions that are looked at for one that has generations which a shard names no more."""
 
 
 def marks_of(base: Snapshot) -> Mapping[str, int]:
@@ -52,14 +60,47 @@ def uncompacted(manifest: ShardManifest, mark: int) -> tuple[SsTable, ...]:
     if named and not found:
         raise ShardError(
             f"shard {manifest.shard_id} names generation {named[0].generation} and not {mark + 1}, the next "
-            "one to be compacted: somebody took it away before it was in the base. Nothing above it is "
-            "compacted"
+            "one to be compacted, and no version of the table that stands has that one: it was taken away "
+            "before it was in the base, or such versions were removed after an older one was restored. "
+            "Nothing above it is compacted, until `tiltyard shard repair` gives up what is missing"
         )
     return tuple(found)
 
 
 def _generation(fact: SsTable) -> int:
     return fact.generation
+
+
+def resumed(base: Snapshot, manifest: ShardManifest, mark: int) -> int:
+    """The mark that a shard is compacted from: that of the base, or beyond generations that are named no more
+    because a version of the table held them, which another program restored an older one over. What they had
+    went with that version.
+    """
+    missing = gap(manifest, mark)
+    return missing if missing and _was_compacted(base, manifest.shard_id, missing) else mark
+
+
+def gap(manifest: ShardManifest, mark: int) -> int:
+    """Up to which generation a shard names none that follows a mark, where it names later ones; else 0."""
+    above = [each.generation for each in manifest.sstables if each.generation > mark]
+    return min(above) - 1 if above and min(above) > mark + 1 else 0
+
+
+def _was_compacted(base: Snapshot, shard_id: str, generation: int) -> bool:
+    """Whether an earlier version that still stands has this generation of a shard."""
+    life = _incarnation(base)
+    earlier = [each for each in list_versions(base.store) if each.version < base.version]
+    for location in sorted(earlier, key=lambda each: -each.version)[:MAX_SEARCHED]:
+        with suppress(TiltyardError):  # it is being removed, or damaged: it proves nothing
+            found = open_snapshot(base.store, base.session, location.version)
+            if marks_of(found).get(shard_id, 0) >= generation and _incarnation(found) == life:
+                return True
+    return False
+
+
+def _incarnation(base: Snapshot) -> str | None:
+    entry = entry_of(base.manifest)
+    return None if entry is None else MemWalDetails.of(entry).incarnation
 
 
 def check_marks(store: Store, session: Session, marks: Sequence[CompactedSsTable]) -> None:
@@ -86,7 +127,10 @@ def check_marks(store: Store, session: Session, marks: Sequence[CompactedSsTable
                 "most once per transaction"
             )
         seen.add(shard_id)
-        _check_mark(shards, shard_id, each.generation, recorded.get(shard_id, 0))
+        known = recorded.get(shard_id, 0)
+        if shard_id in shards:
+            known = resumed(base, shards[shard_id], known)
+        _check_mark(shards, shard_id, each.generation, known)
 
 
 def _check_mark(shards: Mapping[str, ShardManifest], shard_id: str, generation: int, recorded: int) -> None:

@@ -3,7 +3,8 @@
 Only what no owner could replay is touched: an entry that cannot be read, a position without an entry. A
 sentinel takes their place, in one step, so that no hole is open in between; the old bytes are kept. Entries
 that can be read are never changed: where one is of an epoch that no manifest has come to (manifests were
-lost), the shard's epoch is raised to it.
+lost), the shard's epoch is raised to it. Generations that were taken away before they were in the table keep
+what comes after them from it: the mark moves over them.
 """
 
 from __future__ import annotations
@@ -21,31 +22,39 @@ from tiltyard.errors import (
     TiltyardError,
 )
 from tiltyard.format.names import PRIVATE_DIR
+from tiltyard.format.operations import CompactedSsTable, UpdateMemWalState
 from tiltyard.format.shard_manifest import ShardManifest
+from tiltyard.format.transaction import Transaction
 from tiltyard.memwal import layout
 from tiltyard.memwal.claim import claim
 from tiltyard.memwal.entry import encode_sentinel
 from tiltyard.memwal.identity import identity_of, streamed
 from tiltyard.memwal.log_schema import log_schema, reconciled
 from tiltyard.memwal.manifest import newest, publish, write_hint
+from tiltyard.memwal.marks import gap, marks_of, resumed
 from tiltyard.memwal.owner import no_shard
 from tiltyard.memwal.wal import positions, put_sentinel, read_entry
 from tiltyard.store import Created, Store
-from tiltyard.table.snapshot import Snapshot
+from tiltyard.table.commit import commit
+from tiltyard.table.snapshot import Snapshot, open_latest
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One position that gets a sentinel. `nbytes` None: there is no entry; else the entry cannot be read.
-    With an `epoch`, that of its entry: the entry stays, the shard's epoch is raised.
+    With an `epoch`, that of its entry: the entry stays, the shard's epoch is raised. With a `generation` it
+    is no position: what is missing up to that one is given up, so that what comes after it can be compacted.
     """
 
     position: int
     nbytes: int | None
     why: str
     epoch: int | None = None
+    generation: int | None = None
 
     def __str__(self) -> str:
+        if self.generation is not None:
+            return f"{self.why}: compaction goes on after generation {self.generation}, without their rows"
         if self.epoch is not None:
             return f"the entry at position {self.position} is of epoch {self.epoch}: {self.why}"
         if self.nbytes is None:
@@ -70,15 +79,42 @@ def plan_repair(base: Snapshot, shard_id: str) -> list[Step]:
     manifest = newest(shard)
     if manifest is None:
         raise no_shard(base, shard_id)
-    return _steps(base, shard, manifest)
+    return [*_missing(base, manifest), *_steps(base, shard, manifest)]
+
+
+def _missing(base: Snapshot, manifest: ShardManifest) -> list[Step]:
+    """Generations that are neither in the base nor named by the shard, and that no version had."""
+    now = open_latest(base.store, base.session)
+    mark = marks_of(now).get(manifest.shard_id, 0)
+    last = gap(manifest, resumed(now, manifest, mark))
+    told = f"generations {mark + 1} to {last}" if last > mark + 1 else f"generation {last}"
+    return (
+        [Step(0, None, f"{told} of the shard, in no version of the table", generation=last)] if last else []
+    )
+
+
+def _given_up(base: Snapshot, shard_id: str, generation: int) -> None:
+    """Move the shard's mark over generations that there are not."""
+    marks = UpdateMemWalState((CompactedSsTable(shard_id, generation),))
+    now = open_latest(base.store, base.session)
+    commit(base.store, Transaction(now.version, str(runtime.uuid4()), marks), session=base.session, base=now)
 
 
 def repair(base: Snapshot, shard_id: str) -> Repaired:
     """Mend a shard's log: claims it (which fences its owner), then puts sentinels. Raises as `claim` does."""
     shard_id = layout.parse_shard_id(shard_id)
-    if not plan_repair(base, shard_id):
+    planned = plan_repair(base, shard_id)
+    if not planned:
         return Repaired((), None)
+    missing = [each for each in planned if each.generation is not None]
+    for each in missing:
+        _given_up(base, shard_id, each.generation or 0)
     shard = base.store.at(layout.shard_dir(shard_id))
+    directory = f"{PRIVATE_DIR}/repair/{runtime.uuid4()}"
+    kept = base.store.at(directory)
+    if missing == planned:
+        kept.put("steps.json", _told(shard_id, missing))
+        return Repaired(missing, directory)
     found = streamed(base)
     stored = newest(shard)
     assert stored is not None  # `plan_repair` has read it
@@ -89,18 +125,15 @@ def repair(base: Snapshot, shard_id: str) -> Repaired:
     if raised:
         manifest = _raised(shard, manifest, max(each.epoch or 0 for each in raised))
     put_sentinel(shard, manifest)  # now the log grows no more
-    steps = [*raised, *_steps(base, shard, manifest)]
-    directory = f"{PRIVATE_DIR}/repair/{runtime.uuid4()}"
-    kept = base.store.at(directory)
+    steps = [*missing, *raised, *_steps(base, shard, manifest)]
     for step in steps:
         if step.nbytes is not None:
             kept.put(f"{layout.digits(step.position)}.arrow", shard.read(layout.entry_path(step.position)))
-    told = {"shard": shard_id, "epoch": manifest.writer_epoch, "steps": [asdict(each) for each in steps]}
-    kept.put("steps.json", json.dumps(told, indent=1).encode())
+    kept.put("steps.json", _told(shard_id, steps, epoch=manifest.writer_epoch))
     sentinel = encode_sentinel(manifest.writer_epoch)
     for step in steps:
         path = layout.entry_path(step.position)
-        if step.epoch is not None:
+        if step.epoch is not None or step.generation is not None:
             continue
         if step.nbytes is not None:
             shard.put(path, sentinel)
@@ -109,6 +142,11 @@ def repair(base: Snapshot, shard_id: str) -> Repaired:
                 f"the sentinel at position {step.position} could not be put: {shard.failure(path)}"
             )
     return Repaired(steps, directory)
+
+
+def _told(shard_id: str, steps: Sequence[Step], **facts: int) -> bytes:
+    told = {"shard": shard_id, **facts, "steps": [asdict(each) for each in steps]}
+    return json.dumps(told, indent=1).encode()
 
 
 def _raised(shard: Store, manifest: ShardManifest, epoch: int) -> ShardManifest:
