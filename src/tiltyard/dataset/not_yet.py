@@ -29,7 +29,7 @@ _DATASET = {
     _FILES: "all_files tracked_files migrate_manifest_paths_v2 delta",
     _BRANCHES: "add_bases create_branch deep_clone shallow_clone",
     _STORES: """initial_storage_options io_stats_incremental io_stats_snapshot latest_storage_options
-        new_file_session storage_options_accessor""",
+        storage_options_accessor""",
     _QUERIES: "fragment_ids",
 }
 _FRAGMENT = {
@@ -40,6 +40,7 @@ _BUILDER = {
         with_index_segments""",
     _QUERIES: "substrait_aggregate",
 }
+_FILE_SESSION = {_BLOBS: "open_packed_blob_writer open_dedicated_blob_writer"}
 _BRANCH_LIST = {_BRANCHES: "replace_metadata"}
 _NAMESPACE = {_REST: "RestNamespace RestAdapter"}
 _MODULE = {
@@ -66,6 +67,7 @@ NOT_YET: Mapping[str, Mapping[str, str]] = {
     "LanceFragment": _by_name(_FRAGMENT),
     "LanceScanner": {},
     "ScannerBuilder": _by_name(_BUILDER),
+    "LanceFileSession": _by_name(_FILE_SESSION),
     "Tags": {},
     "Branches": _by_name(_BRANCH_LIST),
     "tiltyard.lance": _by_name(_MODULE),

@@ -27,6 +27,7 @@ from tiltyard.table.versions import VersionLocation, list_versions
 if TYPE_CHECKING:
     from typing import Self
 
+    from tiltyard.dataset.file_session import LanceFileSession
     from tiltyard.session import Session
     from tiltyard.store import Store
 
@@ -291,6 +292,12 @@ class ReadFace(Handle):
         if end < start:
             raise InvalidInput(f"a slice needs 0 <= start <= end, found {start} and {end}")
         return self.scanner(columns, offset=start, limit=end - start).to_table()
+
+    def new_file_session(self) -> LanceFileSession:
+        """What reads and writes files at the table's place; see `lance.file.LanceFileSession`."""
+        from tiltyard.dataset.file_session import LanceFileSession
+
+        return LanceFileSession.of(self._store)
 
     # -- fragments -------------------------------------------------------------------------------
 

@@ -130,6 +130,11 @@ class FileReader:
         return self._tail.length
 
     @property
+    def tail(self) -> FileTail:
+        """What the end of the file says."""
+        return self._tail
+
+    @property
     def size(self) -> int:
         """Bytes of the file."""
         return self._tail.file_size

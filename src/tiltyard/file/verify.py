@@ -31,7 +31,7 @@ def verify_checksums(source: npt.NDArray[np.uint8], tail: FileTail) -> bool:
 
 
 def _find(source: npt.NDArray[np.uint8], tail: FileTail) -> Checksums | None:
-    for position, size in tail.global_buffers[1:]:
+    for position, size in reversed(tail.global_buffers[1:]):  # ours is the last
         data = source[position : position + size].tobytes()
         if data.startswith(MAGIC):
             sums = decode_checksums(data)

@@ -38,11 +38,13 @@ ROW_STEP = 4096
 
 @dataclass(frozen=True, slots=True)
 class WriteLimits:
-    """Bounds on what a writer holds: bytes of Arrow data in a page of a top-level column, pages encoded at a
-    time, bytes handed to the store in one write, bytes of Arrow data below which no other thread is asked.
+    """Bounds on what a writer holds: bytes of Arrow data that a top-level column gathers for a page, bytes of
+    an array that becomes one page where it comes at once (None: the same), pages encoded at a time, bytes
+    handed to the store in one write, bytes of Arrow data below which no other thread is asked.
     """
 
     page_bytes: int = 8 * MIB
+    whole_bytes: int | None = None
     pages_in_flight: int = 8
     write_bytes: int = 4 * MIB
     parallel_bytes: int = 1 * MIB
@@ -118,6 +120,7 @@ class FileWriter:
         self._gathered: list[Any] = []
         self._gathered_bytes = 0
         self._checked: tuple[Any, list[int]] | None = None
+        self._globals: list[tuple[int, int]] = []
         self._closed = False
 
     @property
@@ -143,6 +146,14 @@ class FileWriter:
         self.rows += batch.num_rows
         self._take(self._full_pages(columns))
 
+    def add_global_buffer(self, data: bytes) -> int:
+        """Put bytes into the file that belong to no column; their number among its global buffers, from 1."""
+        if self._closed:
+            raise InvalidInput(f"the writer of {self.path} is closed")
+        self._encode()
+        self._globals.append(self._put_aligned(data))
+        return len(self._globals)
+
     def close(self) -> DataFile:
         """Write what is left and the file's tail; the file is whole and durable when this returns."""
         if self._closed:
@@ -153,7 +164,8 @@ class FileWriter:
         columns = [encode_column(column.entries) for column in self._columns]
         sums = [each for column in self._columns for each in column.sums]
         checksums = encode_checksums(sums, columns)
-        tail = build_tail(self._position, self.version, self.schema, self.rows, columns, [checksums])
+        extra: list[bytes | tuple[int, int]] = [*self._globals, checksums]
+        tail = build_tail(self._position, self.version, self.schema, self.rows, columns, extra)
         self._put([tail], len(tail))
         self._flush()
         assert self._out is not None
@@ -188,8 +200,9 @@ class FileWriter:
 
     def _full_pages(self, columns: list[Any]) -> Iterator[_Page]:
         """Gather a batch; yield every page that is full."""
+        most = max(self._limits.page_bytes, self._limits.whole_bytes or 0)
         for top, array in zip(self._tops, columns, strict=True):
-            for piece, nbytes in _pieces(array, self._limits.page_bytes):
+            for piece, nbytes in _pieces(array, most):
                 top.arrays.append(piece)
                 top.nbytes += nbytes
                 if top.nbytes >= self._limits.page_bytes:
@@ -246,15 +259,20 @@ class FileWriter:
     def _place(self, column: _Column, page: EncodedPage) -> None:
         offsets, sizes = [], []
         for buffer in page.buffers:
-            size = len(buffer)
-            gap = padding(self._position)
-            self._put([bytes(gap), buffer] if gap else [buffer], gap + size)
-            offsets.append(self._position - size)
+            position, size = self._put_aligned(buffer)
+            offsets.append(position)
             sizes.append(size)
         column.entries.append(PageEntry(page.layout, offsets, sizes, page.rows, column.rows))
         column.rows += page.rows
 
     # -- bytes -----------------------------------------------------------------------------------
+
+    def _put_aligned(self, buffer: Any) -> tuple[int, int]:
+        """Where the buffer stands in the file, and its bytes."""
+        size = len(buffer)
+        gap = padding(self._position)
+        self._put([bytes(gap), buffer] if gap else [buffer], gap + size)
+        return self._position - size, size
 
     def _put(self, buffers: list[Any], size: int) -> None:
         self._gathered += buffers

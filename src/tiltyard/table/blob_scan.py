@@ -6,7 +6,7 @@ than a budget of bytes holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -15,17 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tiltyard.errors import InvalidInput, UnsupportedFeature
-from tiltyard.format.blobs import as_bytes
-from tiltyard.table.blobs import READ_BYTES, Addresses, Blobs
+from tiltyard.errors import InvalidInput
+from tiltyard.table.blobs import READ_BYTES, Blobs, Convert, converter, with_bytes
 from tiltyard.table.projection import ROW_ADDRESS
 from tiltyard.table.scan import Projection, Scan, ScanRequest
 
 if TYPE_CHECKING:
-    from tiltyard.format.schema import Field, Schema
+    from tiltyard.format.schema import Field
     from tiltyard.table.snapshot import Snapshot
-
-Convert = Callable[[Any, Addresses], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,38 +100,17 @@ class BlobScan:
         field = self._shown.projection.fields[output.field]
         for step in output.steps:
             field = next(each for each in field.children if each.name == step)
-        convert = self._converter(field)
+        schema = self.snapshot.schema
+        convert = converter(schema, field, self._bytes_of)
         if convert is None:
             return _Column(at, output.arrow_field, None)
-        shown = _with_bytes(self.snapshot.schema, field).arrow_field
+        shown = with_bytes(schema, field, self._bytes_of).arrow_field
         field_shown = shown.with_name(output.name).with_nullable(output.arrow_field.nullable)
         return _Column(at, field_shown, convert)
 
-    def _converter(self, field: Field) -> Convert | None:
-        """What makes an array of the field with bytes from one with descriptors; None where it has none."""
-        if field.is_blob:
-            return Blobs(
-                self.snapshot, _path(self.snapshot.schema, field), allow_external=self._allow_external
-            ).array
-        below = [self._converter(child) for child in field.children]
-        if not any(below):
-            return None
-        if field.logical_type != "struct":
-            raise UnsupportedFeature(
-                f"column {field.name!r}: the bytes of blobs in a {field.logical_type} are not read; scan it "
-                "with blob_handling='blobs_descriptions'"
-            )
-        arrow = _with_bytes(self.snapshot.schema, field).arrow_type
-
-        def convert(array: Any, addresses: Addresses) -> Any:
-            parts = [
-                array.field(at) if each is None else each(array.field(at), addresses)
-                for at, each in enumerate(below)
-            ]
-            missing = array.is_null() if array.null_count else None
-            return pa.StructArray.from_arrays(parts, fields=list(arrow), mask=missing)
-
-        return convert
+    def _bytes_of(self, field: Field) -> Convert:
+        path = tuple([each.name for each in (*self.snapshot.schema.ancestors(field.id), field)])
+        return Blobs(self.snapshot, path, allow_external=self._allow_external).array
 
     def _converted(self, batches: Any) -> Iterator[Any]:
         for batch in batches:
@@ -149,19 +125,6 @@ class BlobScan:
             for each in self._columns
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-
-
-def _with_bytes(schema: Schema, field: Field) -> Field:
-    """A field of a projection with bytes where it has descriptors."""
-    if field.is_blob:
-        return as_bytes(schema.by_id(field.id))
-    if not field.children:
-        return field
-    return replace(field, children=tuple([_with_bytes(schema, child) for child in field.children]))
-
-
-def _path(schema: Schema, field: Field) -> tuple[str, ...]:
-    return tuple([each.name for each in (*schema.ancestors(field.id), field)])
 
 
 def _cuts(batch: Any, columns: list[_Column]) -> npt.NDArray[np.int64]:

@@ -7,8 +7,8 @@ caller allows it: a table from elsewhere must not make its reader open any file 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tiltyard.errors import BatchTooLarge, CorruptFile, InvalidInput, ObjectNotFound, UnsupportedFeature
 from tiltyard.file.reader import open_file
-from tiltyard.format.blobs import BlobKind, is_version_2
+from tiltyard.format.blobs import BlobKind, as_bytes, is_version_2
 from tiltyard.format.names import sidecar_path
 from tiltyard.store import open_store
 from tiltyard.table.bases import STORE_BYTES, base_place, data_place
@@ -27,7 +27,7 @@ from tiltyard.table.take import Taker
 
 if TYPE_CHECKING:
     from tiltyard.format.fragment import DataFile
-    from tiltyard.format.schema import Field, Path
+    from tiltyard.format.schema import Field, Path, Schema
     from tiltyard.store import Store
     from tiltyard.table.snapshot import Snapshot
 
@@ -199,24 +199,92 @@ class Blobs:
     def _damaged(self, path: str, what: str) -> CorruptFile:
         return CorruptFile(f"column {self._field.name!r}: {what}", path)
 
-    # -- bytes -----------------------------------------------------------------------------------
-
     def array(self, descriptors: Any, addresses: Addresses) -> Any:
         """The blobs of rows as one large binary array."""
-        places = self.places(addresses, descriptors)
-        sizes = np.array([0 if place is None else place.size for place in places], np.int64)
-        offsets = np.zeros(len(places) + 1, np.int64)
-        np.cumsum(sizes, out=offsets[1:])
-        try:
-            data = np.empty(int(offsets[-1]), np.uint8)
-        except MemoryError as error:
-            raise BatchTooLarge(f"{len(places)} blobs hold {int(offsets[-1])} bytes: read fewer") from error
-        for row, part in enumerate(read_blobs([(each, 0, None) for each in places])):
-            if part is not None and sizes[row]:
-                data[offsets[row] : offsets[row + 1]] = np.frombuffer(part, np.uint8)
-        mask = pa.array([place is not None for place in places], pa.bool_())
-        buffers = [mask.buffers()[1], pa.py_buffer(offsets), pa.py_buffer(data)]
-        return pa.Array.from_buffers(pa.large_binary(), len(places), buffers)
+        return binary_array(self.places(addresses, descriptors))
+
+
+@dataclass(frozen=True, slots=True)
+class FileBlobs:
+    """The values of a column of blobs of version 1 in one file of `size` bytes, outside of any table."""
+
+    store: Store
+    path: str
+    size: int
+    column: str
+
+    def array(self, descriptors: Any, _: Any) -> Any:
+        """The blobs of rows as one large binary array. Raises `CorruptFile`."""
+        position, size = _numbers(descriptors, "position"), _numbers(descriptors, "size")
+        there = np.asarray(descriptors.is_valid()) & ((size != 0) | (position == 0))
+        places: list[BlobPlace | None] = [None] * len(there)
+        for row in np.flatnonzero(there).tolist():
+            start, count = int(position[row]), int(size[row])
+            if start + count > self.size:
+                raise CorruptFile(
+                    f"column {self.column!r}: a blob of {count} bytes at byte {start} of a file of "
+                    f"{self.size} bytes",
+                    self.path,
+                )
+            places[row] = BlobPlace(self.store, self.path, start, count)
+        return binary_array(places)
+
+
+def binary_array(places: Sequence[BlobPlace | None]) -> Any:
+    """The bytes at places as one large binary array."""
+    sizes = np.array([0 if place is None else place.size for place in places], np.int64)
+    offsets = np.zeros(len(places) + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    try:
+        data = np.empty(int(offsets[-1]), np.uint8)
+    except MemoryError as error:
+        raise BatchTooLarge(f"{len(places)} blobs hold {int(offsets[-1])} bytes: read fewer") from error
+    for row, part in enumerate(read_blobs([(each, 0, None) for each in places])):
+        if part is not None and sizes[row]:
+            data[offsets[row] : offsets[row + 1]] = np.frombuffer(part, np.uint8)
+    mask = pa.array([place is not None for place in places], pa.bool_())
+    buffers = [mask.buffers()[1], pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(places), buffers)
+
+
+Convert = Callable[[Any, Any], Any]
+"""An array with descriptors, and what tells its rows, to one with bytes."""
+
+
+def converter(schema: Schema, field: Field, of: Callable[[Field], Convert | None]) -> Convert | None:
+    """What makes an array of a field with bytes from one with descriptors; None where nothing in it changes.
+
+    `of`: what does so with a blob column; None leaves it. Raises `UnsupportedFeature` for lists.
+    """
+    if field.is_blob:
+        return of(field)
+    below = [converter(schema, child, of) for child in field.children]
+    if not any(below):
+        return None
+    if field.logical_type != "struct":
+        raise UnsupportedFeature(
+            f"column {field.name!r}: the bytes of blobs in a {field.logical_type} are not read; leave the "
+            "column out, or scan it with blob_handling='blobs_descriptions'"
+        )
+    arrow = with_bytes(schema, field, of).arrow_type
+
+    def convert(array: Any, rows: Any) -> Any:
+        parts = [
+            array.field(at) if each is None else each(array.field(at), rows) for at, each in enumerate(below)
+        ]
+        missing = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(parts, fields=list(arrow), mask=missing)
+
+    return convert
+
+
+def with_bytes(schema: Schema, field: Field, of: Callable[[Field], Convert | None]) -> Field:
+    """A field of a projection of a schema, with bytes where `converter` makes some."""
+    if field.is_blob:
+        return field if of(field) is None else as_bytes(schema.by_id(field.id))
+    if not field.children:
+        return field
+    return replace(field, children=tuple([with_bytes(schema, child, of) for child in field.children]))
 
 
 def read_blobs(wanted: Sequence[tuple[BlobPlace | None, int, int | None]]) -> list[Any]:
