@@ -10,6 +10,7 @@ import pyarrow as pa
 
 import tiltyard.lance as lance
 from tiltyard.memwal.capture import capture
+from tiltyard.memwal.entry import EntryHead
 from tiltyard.memwal.manifest import newest
 from tiltyard.memwal.scan import LsmScan
 from tiltyard.store.local import LocalStore
@@ -84,3 +85,8 @@ def live(path: Path, *writers: Any) -> Any:
     """The whole table as it is now, with these writers' memory, as a `pa.Table`."""
     dataset = lance.dataset(str(path))
     return LsmScan(capture(dataset._store, dataset._session, writers)).table()
+
+
+def entry_bytes(batch: pa.RecordBatch, schema: pa.Schema, epoch: int, generation: int) -> bytes:
+    """A log entry as writers put it."""
+    return b"".join(map(memoryview, EntryHead(schema, epoch, generation).encoded(batch)))

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamed import entry_bytes
 from tiltyard.errors import CorruptFile, TiltyardError
-from tiltyard.memwal.entry import decode_entry, encode_entry, encode_sentinel
+from tiltyard.memwal.entry import decode_entry, encode_sentinel
 
 SCHEMA = pa.schema(
     [
@@ -27,7 +28,7 @@ def batch(ids: list[int], texts: list[str | None]) -> Any:
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-WHOLE = encode_entry(batch([1, 2, 3], ["a", None, "ccc"]), SCHEMA, 7, 3)
+WHOLE = entry_bytes(batch([1, 2, 3], ["a", None, "ccc"]), SCHEMA, 7, 3)
 
 
 def decoded(data: bytes) -> Any:
@@ -42,9 +43,26 @@ def decoded(data: bytes) -> Any:
 @settings(max_examples=40)
 def test_what_was_put_comes_back(rows: list[tuple[int, str | None]], epoch: int, generation: int) -> None:
     put = batch([key for key, _ in rows], [text for _, text in rows])
-    found = decoded(encode_entry(put, SCHEMA, epoch, generation))
+    found = decoded(entry_bytes(put, SCHEMA, epoch, generation))
     assert (found.epoch, found.generation, found.position, found.rows) == (epoch, generation, 5, len(rows))
     assert [each.to_pydict() for each in found.batches] == [put.to_pydict()]
+
+
+@given(st.integers(1, 70), st.integers(0, 5), st.booleans())
+@settings(max_examples=20)
+def test_an_entry_is_an_arrow_stream_to_the_byte(rows: int, skipped: int, nulls: bool) -> None:
+    """Whatever the columns, and where they begin."""
+    texts = [None if nulls and at % 3 == 0 else "x" * (at % 7) for at in range(rows + skipped)]
+    nested = pa.array([None if each is None else {"a": [each], "b": at} for at, each in enumerate(texts)])
+    columns = [pa.array(texts), nested, pa.array([at % 2 == 0 for at in range(len(texts))])]
+    for kinds in (columns, [*columns, columns[0].dictionary_encode()]):
+        whole = pa.RecordBatch.from_arrays(kinds, [f"c{at}" for at in range(len(kinds))])
+        put = whole.slice(skipped)
+        named = put.schema.with_metadata({b"writer_epoch": b"3", b"generation": b"4"})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, named) as stream:
+            stream.write_batch(put.replace_schema_metadata(named.metadata))
+        assert entry_bytes(put, put.schema, 3, 4) == sink.getvalue().to_pybytes()
 
 
 def test_entries_carry_no_key_of_ours() -> None:
@@ -95,7 +113,7 @@ def test_a_changed_byte_is_an_error_of_ours_or_an_entry(at: int, change: int) ->
 def test_a_name_that_is_no_text_is_damage() -> None:
     inside = pa.schema([pa.field("s", pa.struct([pa.field("inner", pa.int8())]))])
     batch = pa.RecordBatch.from_pylist([{"s": {"inner": 1}}], inside)
-    data = encode_entry(batch, inside, 1, 1)
+    data = entry_bytes(batch, inside, 1, 1)
     assert data.count(b"inner") == 1
     with pytest.raises(CorruptFile, match="cannot be read"):
         decode_entry(pa.py_buffer(data.replace(b"inner", b"i\xff\xffer")), 1, "here")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +15,14 @@ import pytest
 import tiltyard.lance as lance
 from streamed import KEY, OTHER_SHARD, SHARD, newest_manifest, shard_dir
 from tiltyard.errors import BatchTooLarge, FieldNotFound, InvalidInput, SchemaMismatch
+from tiltyard.format.operations import Project
+from tiltyard.format.transaction import Transaction
 from tiltyard.memwal import layout
 from tiltyard.memwal.capture import Captured, capture
 from tiltyard.memwal.lookup import Lookup
 from tiltyard.memwal.scan import LsmScan
 from tiltyard.memwal.writer import ShardWriter
+from tiltyard.table.commit import commit
 from tiltyard.table.merge import sorted_keys
 
 KINDS: dict[str, Any] = {
@@ -132,6 +137,68 @@ def table(tmp_path: Path) -> tuple[Path, Any, Captured]:
     for writer in writers:
         writer.close()
     return tmp_path / "t", dataset, capture(dataset._store, dataset._session)
+
+
+@pytest.mark.parametrize("kind", ["int8", "int64", "uint64", "string"])
+def test_a_filter_on_one_key_is_a_lookup(tmp_path: Path, kind: str) -> None:
+    dataset, writers, every = made(tmp_path / "t", {"k": KINDS[kind]}, 6)
+    values = [key for (key,) in every]
+    more = [] if kind == "string" else [-(10**17), 300, 10**17]
+
+    def ask(now: Captured) -> None:
+        whole = {row["k"]: row for row in LsmScan(now).table().to_pylist()}
+        for value in (*values, *more):
+            text = f"'{value}'" if kind == "string" else str(value)
+            for spelled in (f"k = {text}", f"(k) = {text}"):  # as lookups ask it, and as it must be read
+                expected = [whole[value]] if value in whole else []
+                assert LsmScan(now, where=spelled).table().to_pylist() == expected
+                assert LsmScan(now, where=spelled).count() == len(expected)
+                only = LsmScan(now, ["v"], spelled, generation=True, row_address=True).table()
+                assert only.column("v").to_pylist() == [each["v"] for each in expected]
+                assert LsmScan(now, where=spelled, offset=1).count() == 0
+
+    for _ in range(2):
+        ask(capture(dataset._store, dataset._session, writers))
+    for writer in writers:
+        writer.close()
+    for _ in range(2):
+        ask(capture(dataset._store, dataset._session))
+
+
+def test_a_column_that_is_named_like_a_word_of_sql_is_no_key_to_filters(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("null", pa.int64(), False, KEY), ("v", pa.int64())])
+    dataset = lance.write_dataset(pa.table({"null": [1, 2], "v": [3, 4]}, schema), str(tmp_path / "t"))
+    dataset.initialize_mem_wal()
+    now = capture(dataset._store, dataset._session)
+    assert LsmScan(now, where="null = 1").count() == 0
+    assert LsmScan(now, where='"null" = 1').table().to_pylist() == [{"null": 1, "v": 3}]
+
+
+def test_a_lookup_in_rows_of_an_earlier_schema(tmp_path: Path) -> None:
+    dataset = lance.write_dataset(pa.table({"k": [1, 2], "v": [0, 0]}, made_schema()), str(tmp_path / "t"))
+    dataset.initialize_mem_wal()
+    with ShardWriter.open(dataset, SHARD) as writer:
+        writer.put(pa.RecordBatch.from_pydict({"k": [1], "v": [5]}, made_schema()))
+        table = dataset._snapshot.schema
+        named = zip(table.fields, ("id", "w"), strict=True)
+        other = replace(table, fields=tuple(replace(field, name=name) for field, name in named))
+        renaming = Transaction(dataset.version, str(uuid4()), Project(other))
+        commit(dataset._store, renaming, session=dataset._session, base=dataset._snapshot)
+        now = capture(dataset._store, dataset._session, [writer])
+        for key, w in ((1, 5), (2, 0)):
+            assert LsmScan(now, where=f"id = {key}").table().to_pylist() == [{"id": key, "w": w}]
+        writer.abort()
+
+
+def test_a_key_that_the_base_has_twice_gives_both_rows(tmp_path: Path) -> None:
+    twice = pa.table({"k": [1, 2, 2, 3], "v": [1, 2, 3, 4]}, made_schema())
+    dataset = lance.write_dataset(twice, str(tmp_path / "t"), max_rows_per_file=3)
+    dataset = lance.write_dataset(twice.slice(3), str(tmp_path / "t"), mode="append")
+    dataset.initialize_mem_wal()
+    for _ in range(3):
+        now = capture(dataset._store, dataset._session)
+        found = {key: LsmScan(now, where=f"k = {key}").table()["v"].to_pylist() for key in (1, 2, 3, 4)}
+        assert found == {1: [1], 2: [2, 3], 3: [4, 4], 4: []}
 
 
 def test_a_key_that_is_asked_for_twice_gives_its_row_once(table: Any) -> None:

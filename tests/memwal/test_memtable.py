@@ -29,7 +29,7 @@ def test_rows_are_seen_once_before_and_after_they_are_logged() -> None:
     seen = table.view()
     assert (ids(seen), seen.rows, seen.generation) == ([1, 2], 2, 3)
     together = pa.concat_batches([*table.pending, batch(3)])
-    table.logged(7, together, 1)
+    table.logged(7, together, together.nbytes, 1)
     assert ids(table.view()) == [1, 2, 3]
     assert ids(seen) == [1, 2]
     assert (table.rows, table.entries, table.logged_to, table.pending) == (3, 1, 7, [])
@@ -41,7 +41,8 @@ def test_rows_are_seen_once_before_and_after_they_are_logged() -> None:
 def test_bytes_are_those_of_the_batches_it_holds() -> None:
     table = MemTable(1, LOG)
     table.add(batch(1, 2, 3))
-    table.logged(1, pa.concat_batches([*table.pending, batch(4)]), 1)
+    whole = pa.concat_batches([*table.pending, batch(4)])
+    table.logged(1, whole, whole.nbytes, 1)
     assert table.nbytes == sum(each.nbytes for each in table.view().batches)
 
 

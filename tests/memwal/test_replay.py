@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamed import KEY, SHARD
+from streamed import KEY, SHARD, entry_bytes
 from tiltyard.errors import CorruptFile, WriterFenced
 from tiltyard.format.schema import Schema
 from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.memwal import layout
-from tiltyard.memwal.entry import encode_entry, encode_sentinel
+from tiltyard.memwal.entry import encode_sentinel
 from tiltyard.memwal.log_schema import log_schema
 from tiltyard.memwal.replay import Replay
 from tiltyard.store.memory import MemoryStore, Space
@@ -26,7 +26,7 @@ LOG = log_schema(TABLE)
 def entry(ids: list[int], generation: int, epoch: int = 1) -> bytes:
     columns = [pa.array(ids), pa.array(ids, pa.int32()), pa.array([False] * len(ids))]
     batch = pa.RecordBatch.from_arrays(columns, schema=LOG.stored.arrow)
-    return encode_entry(batch, LOG.entry, epoch, generation)
+    return entry_bytes(batch, LOG.entry, epoch, generation)
 
 
 def replayed(
@@ -84,7 +84,7 @@ def test_columns_of_another_type_are_damage() -> None:
         [pa.array([1]), pa.array(["x"]), pa.array([False])], schema=other.stored.arrow
     )
     with pytest.raises(CorruptFile, match="`v` is stored as string and the schema declares int32"):
-        replayed(encode_entry(batch, other.entry, 1, 1))
+        replayed(entry_bytes(batch, other.entry, 1, 1))
 
 
 @pytest.mark.parametrize("column", ["id", "_tombstone"])
@@ -94,7 +94,7 @@ def test_nulls_where_none_may_be_are_damage(column: str) -> None:
     arrays = [pa.array(values[each.name], each.type) for each in loose]
     batch = pa.RecordBatch.from_arrays(arrays, schema=loose)
     with pytest.raises(CorruptFile, match=f"nulls in column `{column}`"):
-        replayed(encode_entry(batch, loose, 1, 1))
+        replayed(entry_bytes(batch, loose, 1, 1))
 
 
 def test_a_second_reading_takes_only_what_was_added() -> None:

@@ -318,7 +318,7 @@ def test_planted_what_was_put_lazily_is_logged_after_what_came_later() -> None:
             combined = pa.concat_batches([each.batch for each in group])
             position = self._log.append(combined, active.stamp)
             pending, active._held = active._held[1], (active._held[0], [])
-            active.logged(position, combined, combined.num_rows)
+            active.logged(position, combined, combined.nbytes, combined.num_rows)
             for each in pending:
                 active.add(each)
             group.clear()
@@ -481,7 +481,7 @@ def test_planted_rows_are_seen_before_they_are_durable() -> None:
         active = self._state[0]
         if active.pending:
             combined = pa.concat_batches(active.pending)
-            active.logged(self._log.append(combined, active.stamp), combined, 0)
+            active.logged(self._log.append(combined, active.stamp), combined, combined.nbytes, 0)
 
     found(
         patched(ShardWriter, "_append", hasty),

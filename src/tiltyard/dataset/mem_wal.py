@@ -13,12 +13,14 @@ from tiltyard.dataset import arguments
 from tiltyard.dataset.source import read_source
 from tiltyard.errors import InvalidInput
 from tiltyard.expr import bind_predicate
+from tiltyard.expr.equals_number import equals_number
 from tiltyard.format import mem_wal as wire
 from tiltyard.format.mem_wal import MemWalDetails
 from tiltyard.format.shard_manifest import SsTable
 from tiltyard.memwal import layout
 from tiltyard.memwal import writer as base
 from tiltyard.memwal.capture import Captured, capture, listed
+from tiltyard.memwal.incoming import one_batch
 from tiltyard.memwal.joining import joined
 from tiltyard.memwal.lookup import Lookup
 from tiltyard.memwal.merge_functions import functions_of
@@ -76,6 +78,8 @@ def details_of(snapshot: Snapshot) -> dict[str, Any] | None:
 
 def one_batch_of(data: Any, schema: Any, table: Any) -> Any:
     """Data of any kind that can be written, as one batch; values without a type take the table's."""
+    if schema is None and isinstance(data, (pa.Table, pa.RecordBatch)) and data.schema.equals(table):
+        return one_batch(data)
     found, stream = read_source(data, schema, table)
     batches = list(stream)
     if not batches:
@@ -114,12 +118,12 @@ class ShardWriter(base.ShardWriter):
 
         def captured() -> Captured:
             store, session = self.owned.base.store, self.owned.base.session
-            whole = capture(store, session, [self])
-            shards = [each for each in whole.shards if each.shard_id == self.shard_id]
-            if listed_here:
-                others = [each for each in listed_here if each.shard_id != self.shard_id]
-                shards += listed(whole.base, [each._facts() for each in others], whole.schema).shards
-            return Captured(whole.base, whole.schema, tuple(shards))
+            mine = capture(store, session, [self], only=(self.shard_id,))
+            if not listed_here:
+                return mine
+            others = [each._facts() for each in listed_here if each.shard_id != self.shard_id]
+            shards = (*mine.shards, *listed(mine.base, others, mine.schema).shards)
+            return Captured(mine.base, mine.schema, shards)
 
         return LsmScanner(captured, self.owned.base.schema.arrow)
 
@@ -208,8 +212,9 @@ class LsmScanner:
     def filter(self, expr: str) -> LsmScanner:
         """Give rows that pass an SQL predicate, asked after the newest row of each key was chosen."""
         self._filter = arguments.text("expr", expr)
-        try:
-            bind_predicate(self._filter, self._known)
+        asked = equals_number(self._filter)
+        try:  # what is wrong with a number is wrong with any: those that lookups ask for are not all read
+            bind_predicate(self._filter if asked is None else f"{asked[0]} = 0", self._known)
         except InvalidInput:
             self._scan()  # the table may have other columns by now; what is wrong with it is told here
         return self

@@ -45,6 +45,19 @@ class _SchemaKey:
         )
 
 
+_last_key: list[_SchemaKey] = []
+"""That of the schema that was bound to last, which the next one mostly is."""
+
+
+def _key_of(schema: pa.Schema) -> _SchemaKey:
+    for last in _last_key:
+        if last.schema is schema:
+            return last
+    made = _SchemaKey(schema)
+    _last_key[:] = [made]
+    return made
+
+
 def _bind(text: str, key: _SchemaKey, wants_predicate: bool) -> Expr:
     like = _EQUALS_NUMBER.fullmatch(text)
     if like is not None and (found := _like_another(like[1], int(like[2]), key)) is not None:
@@ -77,7 +90,7 @@ def _parse(text: str, schema: pa.Schema, wants_predicate: bool) -> Expr:
         raise InvalidInput(f"an expression of {len(text):,} characters; at most {MAX_TEXT_BYTES:,} are read")
     is_kept = len(text) <= CACHED_CHARACTERS and _HAS_PRESENT.search(text) is None  # its meaning changes
     bind = _bind_cached if is_kept else _bind
-    return bind(text, _SchemaKey(schema), wants_predicate)
+    return bind(text, _key_of(schema), wants_predicate)
 
 
 def parse_predicate(text: str, schema: pa.Schema) -> Expr:

@@ -61,9 +61,21 @@ class Kind(Enum):
 
 def kind_of(arrow: pa.DataType) -> Kind:
     """The family of an Arrow type; of a dictionary, that of its values."""
+    found = _KINDS.get(arrow.id)
+    if found is not None:
+        return found
+    if pa.types.is_dictionary(arrow):
+        return kind_of(arrow.value_type)
+    found = _KINDS[arrow.id] = _kind(arrow)
+    return found
+
+
+_KINDS: dict[int, Kind] = {}
+"""By the number of the type; dictionaries have one number whatever they hold."""
+
+
+def _kind(arrow: pa.DataType) -> Kind:
     types = pa.types
-    if types.is_dictionary(arrow):
-        arrow = arrow.value_type
     if types.is_integer(arrow):
         return Kind.INT
     if types.is_floating(arrow):

@@ -9,7 +9,7 @@ rows that are left out. SSTables that the base's marks cover are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,7 +17,7 @@ from tiltyard.errors import CorruptFile, ObjectNotFound, TableNotFound
 from tiltyard.memwal import layout, seen
 from tiltyard.memwal.identity import spec_in_force
 from tiltyard.memwal.levels import Level, MemoryLevel, SsTableLevel
-from tiltyard.memwal.life import of_this_life
+from tiltyard.memwal.life import check_names, lives, of_this_life
 from tiltyard.memwal.log_schema import LogSchema, log_schema
 from tiltyard.store.below import Below
 from tiltyard.table.back_off import back_off
@@ -90,12 +90,18 @@ class Captured:
 
 
 def capture(
-    store: Store, session: Session, open_shards: Iterable[OpenShard] = (), *, with_logs: bool = False
+    store: Store,
+    session: Session,
+    open_shards: Iterable[OpenShard] = (),
+    *,
+    with_logs: bool = False,
+    only: Collection[str] | None = None,
 ) -> Captured:
     """The table now: with the memory of shards that are open here, and every shard's published rows.
 
-    `with_logs`: also what stands in the logs of shards that are not open here. Raises `CorruptFile` for an
-    SSTable that is named and not there, and for a log that cannot be read; and what opening the table raises.
+    `with_logs`: also what stands in the logs of shards that are not open here. `only`: the shards that are
+    looked at; None for all that there are. Raises `CorruptFile` for an SSTable that is named and not there,
+    and for a log that cannot be read; and what opening the table raises.
     """
     shards = list(open_shards)
     failed: Exception | None = None
@@ -105,7 +111,7 @@ def capture(
             others = [each for each in seen.shards(store, session) if each not in views]
             views |= _logged(store, session, others)
         manifests = {}
-        for shard_id in seen.shards(store, session):
+        for shard_id in seen.shards(store, session) if only is None else only:
             found = seen.newest_manifest(store, session, shard_id)
             if found is not None:
                 manifests[shard_id] = found
@@ -176,48 +182,93 @@ def _captured(
     views: Mapping[str, tuple[Any, LogSchema]],
     manifests: Mapping[str, ShardManifest],
 ) -> Captured:
-    streaming = seen.streaming(base)
-    if streaming is None:
-        return Captured(base, schema, ())
-    manifests = of_this_life(base, manifests)
-    living = of_this_life(base, {shard_id: view.manifest for shard_id, (view, _) in views.items()})
     shards: list[ShardLevels] = []
-    for shard_id in sorted({*manifests, *living}):
-        view, written = views[shard_id] if shard_id in living else (None, schema)
-        known = (manifests.get(shard_id), living.get(shard_id))
-        manifest = max((each for each in known if each is not None), key=lambda each: each.version)
-        mark = streaming.marks.get(shard_id, 0)
-        # What was published since memory was looked at is whole in its SSTable or in the base, and may hold
-        # more: where another process has taken the shard over, its rows too.
-        covered = max(mark, manifest.current_generation - 1)
-        memory: Sequence[View] = () if view is None else view.memtables
-        in_memory = [MemoryLevel(each, written, schema) for each in memory if each.generation > covered]
-        published = _published(base, shard_id, manifest, mark, schema)
-        shards.append(ShardLevels(shard_id, (*in_memory, *published), manifest))
+    for shard_id in sorted({*manifests, *views}):
+        view, written = views.get(shard_id, (None, schema))
+        known = _known(
+            base, shard_id, manifests.get(shard_id), None if view is None else view.manifest, schema
+        )
+        if known is None:
+            continue
+        memory: Sequence[View] = () if view is None or not known.view_lives else view.memtables
+        in_memory = [MemoryLevel(each, written, schema) for each in memory if each.generation > known.covered]
+        shards.append(ShardLevels(shard_id, (*in_memory, *known.levels), known.manifest))
     if len({each.spec_id for each in shards}) > 1:
         now = spec_in_force(base)
         shards.sort(key=lambda each: (each.spec_id != now, -each.spec_id))
     return Captured(base, schema, tuple(shards))
 
 
-def _published(
-    base: Snapshot, shard_id: str, manifest: ShardManifest, mark: int, schema: LogSchema
-) -> tuple[SsTableLevel, ...]:
-    """The SSTables that a shard's manifest names and the base does not hold, newest first; those of one
-    manifest are kept in the session.
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What follows for a shard from a version of the table and the shard's manifests, as long as those are
+    the same objects.
     """
+
+    base: Any
+    schema: LogSchema
+    seen: ShardManifest | None
+    viewed: ShardManifest | None
+    """As the writer that is open here knows it."""
+    manifest: ShardManifest
+    """The newer of the two, of those that are of this life of the table."""
+    view_lives: bool
+    covered: int
+    """The generation up to which rows are in SSTables or in the base."""
+    levels: tuple[SsTableLevel, ...]
+
+
+def _known(
+    base: Snapshot,
+    shard_id: str,
+    seen_here: ShardManifest | None,
+    viewed: ShardManifest | None,
+    schema: LogSchema,
+) -> _Known | None:
+    """What counts of a shard beside memory, kept in the session; None for one that is not this table's."""
     cache, key = base.session.cache, (base.store.identity, shard_id, "levels", "")
-    known = cache.get(key)
-    if known is not None and known[0] is manifest and known[1] == mark and known[2] is schema:
-        levels: tuple[SsTableLevel, ...] = known[3]
-        return levels
+    known: _Known | None = cache.get(key)
+    if (
+        known is not None
+        and known.base is base.manifest
+        and known.seen is seen_here
+        and known.viewed is viewed
+        and known.schema is schema
+    ):
+        return known
+    streaming = seen.streaming(base)
+    if streaming is None:
+        return None
+    living = []
+    for each in (seen_here, viewed):
+        if each is not None:
+            check_names(each, shard_id)
+            if lives(each, streaming.incarnation):
+                living.append(each)
+    if not living:
+        return None
+    manifest = max(living, key=lambda each: each.version)
+    mark = streaming.marks.get(shard_id, 0)
     levels = tuple(
         open_sstable(base, shard_id, fact, schema)
         for fact in reversed(manifest.sstables)
         if fact.generation > mark
     )
-    cache.put(key, (manifest, mark, schema, levels), LEVEL_BYTES * (1 + len(levels)))
-    return levels
+    # What was published since memory was looked at is whole in its SSTable or in the base, and may hold
+    # more: where another process has taken the shard over, its rows too.
+    covered = max(mark, manifest.current_generation - 1)
+    made = _Known(
+        base.manifest,
+        schema,
+        seen_here,
+        viewed,
+        manifest,
+        any(each is viewed for each in living),
+        covered,
+        levels,
+    )
+    cache.put(key, made, LEVEL_BYTES * (1 + len(levels)))
+    return made
 
 
 def open_sstable(base: Snapshot, shard_id: str, fact: SsTable, schema: LogSchema) -> SsTableLevel:

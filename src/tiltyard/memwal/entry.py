@@ -6,13 +6,14 @@ the owner before it collides there. It carries no key of ours: other writers com
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from tiltyard.errors import CorruptFile, UnsupportedFeature
+from tiltyard.memwal.joining import has_dictionary
 
 EPOCH = b"writer_epoch"
 GENERATION = b"generation"
@@ -51,14 +52,25 @@ class Head:
     has_target: bool
 
 
-def encode_entry(batch: Any, schema: Any, epoch: int, generation: int) -> bytes:
-    """The bytes of a data entry: one `pa.RecordBatch` in the columns of `schema` (`LogSchema.entry`)."""
-    metadata = {**(schema.metadata or {}), EPOCH: b"%d" % epoch, GENERATION: b"%d" % generation}
-    named = schema.with_metadata(metadata)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, named) as stream:
-        stream.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=named))
-    return sink.getvalue().to_pybytes()
+class EntryHead:
+    """The beginning that all data entries of one epoch and generation have."""
+
+    def __init__(self, schema: Any, epoch: int, generation: int) -> None:
+        """`schema`: the columns (`LogSchema.entry`)."""
+        self.epoch, self.generation = epoch, generation
+        metadata = {**(schema.metadata or {}), EPOCH: b"%d" % epoch, GENERATION: b"%d" % generation}
+        self._schema = schema.with_metadata(metadata)
+        is_plain = not any(has_dictionary(each.type) for each in schema)
+        self._head = self._schema.serialize() if is_plain else None
+
+    def encoded(self, batch: Any) -> Sequence[Any]:
+        """The bytes of an entry with one `pa.RecordBatch` in these columns, as buffers."""
+        if self._head is not None:  # what a stream holds, without one
+            return [self._head, batch.serialize(), END_OF_STREAM]
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self._schema) as stream:
+            stream.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=self._schema))
+        return [sink.getvalue()]
 
 
 def encode_sentinel(epoch: int) -> bytes:

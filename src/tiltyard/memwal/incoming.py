@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,12 @@ from tiltyard.errors import InvalidInput, SchemaMismatch, WrongType, nearest
 from tiltyard.memwal.joining import joined
 from tiltyard.memwal.log_schema import LogSchema
 from tiltyard.table.fit import refuse_nulls, side_by_side
+
+if TYPE_CHECKING:
+    from tiltyard.format.schema import Schema
+
+_NO_MARKS = pa.py_buffer(bytes(1 << 13))
+"""What says of up to 65,536 rows that they delete nothing."""
 
 
 def one_batch(data: Any) -> Any:
@@ -40,7 +46,27 @@ def rows_of(data: Any, schema: LogSchema) -> Any:
     Raises `SchemaMismatch`, and `InvalidInput` for nulls where there may be none.
     """
     batch = one_batch(data)
-    table = schema.table
+    names, types = schema.kept("names and types", lambda: (schema.table.names, schema.table.arrow.types))
+    if batch.schema.names == names and batch.schema.types == types:
+        columns = batch.columns
+    else:
+        columns = _in_order(batch, schema.table)
+    for at in schema.kept("checked for nulls", lambda: _checked(schema)):
+        field, column = schema.table.fields[at], columns[at]
+        refuse_nulls(column, field, field.name)
+        if field.name in schema.key and column.null_count:
+            raise InvalidInput(f"key column {field.name!r} has nulls: a row without a key cannot be streamed")
+    return _stored(columns, schema, batch.num_rows, False)
+
+
+def _checked(schema: LogSchema) -> list[int]:
+    """Positions of the columns in which there may be a null that there must not be."""
+    fields = enumerate(schema.table.fields)
+    return [at for at, each in fields if not each.nullable or each.children or each.name in schema.key]
+
+
+def _in_order(batch: Any, table: Schema) -> list[Any]:
+    """The columns of a batch as the table has them. Raises `SchemaMismatch`."""
     columns = []
     problems = []
     for field in table.fields:
@@ -64,11 +90,7 @@ def rows_of(data: Any, schema: LogSchema) -> Any:
             f"batch does not match the base table schema: {'; '.join(problems)}\n"
             f"{side_by_side(table, batch.schema)}"
         )
-    for field, column in zip(table.fields, columns, strict=True):
-        refuse_nulls(column, field, field.name)
-        if field.name in schema.key and column.null_count:
-            raise InvalidInput(f"key column {field.name!r} has nulls: a row without a key cannot be streamed")
-    return _stored(columns, schema, batch.num_rows, False)
+    return columns
 
 
 def deletions(data: Any, schema: LogSchema) -> Any:
@@ -100,6 +122,9 @@ def deletions(data: Any, schema: LogSchema) -> Any:
 
 
 def _stored(columns: list[Any], schema: LogSchema, rows: int, deletes: bool) -> Any:
-    marks = np.full(-(-rows // 8), 0xFF if deletes else 0, np.uint8)
-    tombstones = pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(marks)])
+    nbytes = -(-rows // 8)
+    marks = _NO_MARKS
+    if deletes or nbytes > len(marks):
+        marks = pa.py_buffer(np.full(nbytes, 0xFF if deletes else 0, np.uint8))
+    tombstones = pa.Array.from_buffers(pa.bool_(), rows, [None, marks])
     return pa.RecordBatch.from_arrays([*columns, tombstones], schema=schema.stored.arrow)

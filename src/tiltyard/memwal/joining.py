@@ -9,7 +9,7 @@ again (tests/memwal/test_joining.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,10 +21,15 @@ from tiltyard.file.index_room import IndexRoom
 MAX_JOINED_BYTES = (1 << 31) - 1
 """What one batch can be joined to at most, whatever types its columns have (bytes)."""
 
+SMALL_ROWS, JOINED_ROWS = 1024, 1 << 14
+JOINED_BYTES = 1 << 24
+"""Batches of fewer rows than the first are put together, up to about as many as the second, or bytes."""
 
-def joined(batches: Sequence[Any]) -> Any:
-    """One batch with the rows of all, in memory of its own. Raises `BatchTooLarge`."""
-    schema = batches[0].schema
+
+def joined(batches: Sequence[Any], *, is_plain: bool | None = None) -> Any:
+    """One batch with the rows of all, in memory of its own. `is_plain`: whether it is known that no column is
+    a dictionary, or has one inside. Raises `BatchTooLarge`.
+    """
     try:
         whole = pa.concat_batches(batches)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -32,9 +37,45 @@ def joined(batches: Sequence[Any]) -> Any:
             f"{sum(each.num_rows for each in batches)} rows cannot become one batch: {error}. Give or "
             "ask for them in several calls, or have columns with a wider index or larger offsets"
         ) from error
-    if any(has_dictionary(each.type) for each in schema):
-        return _through_bytes(whole)  # Arrow hands a dictionary on as it is
-    return whole
+    if is_plain is None:
+        is_plain = not any(has_dictionary(each.type) for each in batches[0].schema)
+    return whole if is_plain else _through_bytes(whole)  # Arrow hands a dictionary on as it is
+
+
+def in_few(batches: Iterable[Any], places: Sequence[int], schema: Any, *, is_plain: bool) -> Iterator[Any]:
+    """The columns at some places of batches that have like columns, as batches of `schema`, small ones put
+    together. `is_plain`: whether no column is a dictionary, or has one inside.
+    """
+    few: list[Any] = []
+    rows = 0
+    for batch in batches:
+        is_small = is_plain and batch.num_rows < SMALL_ROWS
+        if is_small:
+            few.append(batch)
+            rows += batch.num_rows
+        if few and (rows >= JOINED_ROWS or not is_small):
+            yield from _together(few, places, schema)
+            few, rows = [], 0
+        if not is_small:
+            yield from _together([batch], places, schema)
+    if few:
+        yield from _together(few, places, schema)
+
+
+def _together(batches: Sequence[Any], places: Sequence[int], schema: Any) -> Iterator[Any]:
+    """Batches as one, or as several where that would have too many bytes."""
+    if len(batches) == 1:
+        columns = [batches[0].column(at) for at in places]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        return
+    whole = pa.Table.from_batches(batches).select(places)
+    if whole.nbytes >= JOINED_BYTES:
+        half = len(batches) // 2
+        yield from _together(batches[:half], places, schema)
+        yield from _together(batches[half:], places, schema)
+        return
+    for made in whole.combine_chunks().to_batches():
+        yield pa.RecordBatch.from_arrays(made.columns, schema=schema)
 
 
 def _through_bytes(batch: Any) -> Any:
@@ -81,6 +122,11 @@ class DictionaryRoom:
         self._columns = [each.name for each in schema if has_dictionary(each.type)]
         self._rooms: dict[str, IndexRoom] = {}
         self._fits = True
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the batches have no dictionary."""
+        return not self._columns
 
     def takes(self, batch: Any) -> bool:
         """Whether the index types of all columns can number the values of one more batch, too. Once they

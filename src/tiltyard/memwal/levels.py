@@ -22,7 +22,7 @@ from tiltyard.format.field import Field
 from tiltyard.format.flags import has_partial_rows
 from tiltyard.format.schema import Schema
 from tiltyard.memwal import layout
-from tiltyard.memwal.joining import joined
+from tiltyard.memwal.joining import has_dictionary, in_few, joined
 from tiltyard.memwal.log_schema import TOMBSTONE, LogSchema, reconciled
 from tiltyard.memwal.memtable import View
 from tiltyard.table.merge.key_filter import BITMAP_BYTES
@@ -34,6 +34,7 @@ from tiltyard.table.snapshot import Snapshot
 if TYPE_CHECKING:
     from tiltyard.format.shard_manifest import SsTable
     from tiltyard.index.btree import BTree
+    from tiltyard.table.take import Taker
 
 ENTRY_BYTES = 512
 """What the cached keys of an SSTable are accounted as beside the keys (bytes)."""
@@ -43,10 +44,6 @@ SMALL_KEYS = 1 << 14
 
 MAX_KEPT_KEYS = 1 << 21
 """Rows of an SSTable up to which its keys are kept in order (about 12 bytes each)."""
-
-SMALL_ROWS, JOINED_ROWS = 1024, 1 << 14
-JOINED_BYTES = 1 << 24
-"""Batches of fewer rows than the first are given together, up to about as many as the second, or bytes."""
 
 WHOLE_ROWS = 1 << 16
 """Rows of an SSTable up to which it is read at once, by what takes rows of it."""
@@ -83,6 +80,11 @@ class MemoryLevel:
         self._wanted = wanted
 
     @property
+    def view(self) -> View:
+        """What was seen of the MemTable: the same object as long as it is the same."""
+        return self._view
+
+    @property
     def rows(self) -> int:
         """Rows, superseded ones included."""
         return self._view.rows
@@ -91,44 +93,40 @@ class MemoryLevel:
         """See `View.last_rows`; only of rows that are as they were written."""
         return self._view.last_rows(words)
 
+    def row_of(self, word: np.uint64) -> int | None:
+        """The last row of one key, by its word (see `key_words`), -1 where there is none; None where rows are
+        not as they were written.
+        """
+        return self._view.last_row(word) if self.is_as_written else None
+
+    def one(self, row: int, fields: Sequence[Field]) -> Any:
+        """A row with these of the base's columns, as a batch; None where it deletes its key."""
+        at, row = self._view.place(row)
+        batch = self._batches[at]
+        if batch.column(batch.num_columns - 1)[row].as_py():
+            return None
+        if not fields:
+            return _batch([], self._wanted.arrow(()), 1)
+        few = batch.select(self._wanted.places(fields))
+        return few.slice(row, 1) if batch.num_rows <= SLICED_ROWS else few.take(pa.array([row]))
+
     def keys(self) -> Keys:
         """The keys of all rows."""
-        columns = [self._column(name) for name in self._wanted.key]
-        return Keys(tuple(columns), bools_of(self._column(TOMBSTONE)))
-
-    def _column(self, name: str) -> Any:
-        return plain(pa.chunked_array([each.column(name) for each in self._batches]).combine_chunks())
+        whole = pa.Table.from_batches(self._batches)
+        columns = tuple([plain(whole.column(name).combine_chunks()) for name in self._wanted.key])
+        return Keys(columns, bools_of(_one(whole.column(TOMBSTONE))))
 
     def batches(self, fields: Sequence[Field]) -> Iterator[Any]:
         """All rows, oldest first, with these of the base's columns."""
         schema = self._wanted.arrow(fields)
-        few: list[Any] = []
-        rows = nbytes = 0
-        can_join = bool(fields) and not any(pa.types.is_dictionary(each.type) for each in schema)
-        for batch in self._batches:
-            made = _batch([batch.column(each.name) for each in fields], schema, batch.num_rows)
-            if can_join and batch.num_rows < SMALL_ROWS and made.nbytes < JOINED_BYTES:
-                few.append(made)
-                rows, nbytes = rows + batch.num_rows, nbytes + made.nbytes
-                if rows < JOINED_ROWS and nbytes < JOINED_BYTES:
-                    continue
-                made = None
-            if few:
-                yield few[0] if len(few) == 1 else pa.concat_batches(few)
-                few, rows, nbytes = [], 0, 0
-            if made is not None:
-                yield made
-        if few:
-            yield few[0] if len(few) == 1 else pa.concat_batches(few)
+        if not fields:
+            yield from (_batch([], schema, each.num_rows) for each in self._batches)
+            return
+        is_plain = not any(has_dictionary(each.type) for each in schema)
+        yield from in_few(self._batches, self._wanted.places(fields), schema, is_plain=is_plain)
 
     def take(self, rows: npt.NDArray[np.int64], fields: Sequence[Field]) -> Any:
         """These rows (by number, ascending) with these of the base's columns, as one batch."""
-        if len(rows) == 1:
-            at, row = self._view.place(int(rows[0]))
-            batch = self._batches[at]
-            one = batch.slice(row, 1) if batch.num_rows <= SLICED_ROWS else batch.take(pa.array([row]))
-            schema = self._wanted.arrow(fields)
-            return _batch([one.column(each.name) for each in fields], schema, 1)
         whole = pa.Table.from_batches(list(self.batches(fields)))
         taken = whole.take(pa.array(rows)).combine_chunks()
         found = taken.to_batches()
@@ -149,6 +147,7 @@ class SsTableLevel:
         self._some = self.snapshot.schema.names[-1]  # a column to count rows by
         self.is_small = fact.physical_rows is not None and fact.physical_rows <= SMALL_KEYS
         """Whether its keys take so little room that they are kept before its Bloom filter is asked."""
+        self._deletes: bool | None = None  # not known yet
         self._sorted_key = (snapshot.store.identity, ",".join(wanted.key), "sorted keys", "")
 
     @property
@@ -217,12 +216,36 @@ class SsTableLevel:
             session.cache.put(self._sorted_key, rows <= MAX_KEPT_KEYS, ENTRY_BYTES)
         if not is_few:
             return None
-        words, addresses = key_words(self.keys().columns)[0], self.addresses()
+        keys = self.keys()
+        self._deletes = bool(keys.deletes.any())
+        words, addresses = key_words(keys.columns)[0], self.addresses()
         if len(addresses) and int(addresses[-1]) <= np.iinfo(np.uint32).max:
             addresses = addresses.astype(np.uint32)
         made = SortedKeys(words.copy(), addresses)  # what was read may be a part of much more
         session.cache.put(self._sorted_key, made, made.nbytes + ENTRY_BYTES)
         return made
+
+    def row_of(self, word: np.uint64) -> int | None:
+        """The address of the row of one key, by its word (see `key_words`), -1 where there is none; None
+        where its keys are not kept.
+        """
+        kept = self.sorted_keys()
+        return None if kept is None else kept.last_of(word, None)
+
+    def one(self, address: int, fields: Sequence[Field]) -> Any:
+        """The row at an address, as `MemoryLevel.one` gives it."""
+        if self._deletes is False and self._present.issuperset([each.name for each in fields]):
+            return self._taker(fields).row_that_lives(address)
+        batch = self.take(np.array([address], np.uint64), (*fields, self._wanted.stored.fields[-1]))
+        at = batch.num_columns - 1
+        if batch.column(at)[0].as_py():
+            return None
+        return _batch(batch.columns[:at], self._wanted.arrow(fields), 1)
+
+    def _taker(self, fields: Sequence[Field]) -> Taker:
+        from tiltyard.table.take import kept_taker
+
+        return kept_taker(self.snapshot, tuple([each.name for each in fields]) or (self._some,))
 
     def batches(self, fields: Sequence[Field]) -> Iterator[Any]:
         """All rows, oldest first, with these of the base's columns."""

@@ -65,6 +65,18 @@ class LogSchema:
         names = tuple([each.name for each in fields])
         return self.kept(names, lambda: pa.schema([self.stored.arrow.field(name) for name in names]))
 
+    def never_null(self) -> list[int]:
+        """Where the columns stand that are never null: those of the key, and which rows delete."""
+        return [*map(self.stored.arrow.get_field_index, (*self.key, TOMBSTONE))]
+
+    def places(self, fields: Sequence[Field]) -> list[int]:
+        """Where some of the log's columns stand among all of them."""
+        names = tuple([each.name for each in fields])
+        found: list[int] = self.kept(
+            ("places", names), lambda: [*map(self.stored.arrow.get_field_index, names)]
+        )
+        return found
+
 
 def log_schema(table: Schema, functions: Functions | None = None) -> LogSchema:
     """The log's columns for a table. Raises `UnsupportedFeature` for keys inside structs and for blobs."""
@@ -132,7 +144,8 @@ def reconciled(batch: Any, schema: LogSchema, where: str) -> Any:
     Raises `CorruptFile`: a key column is missing, or a column has another type than the table says.
     """
     made = pa.RecordBatch.from_arrays(_columns(batch, schema, where), schema=schema.stored.arrow)
-    return _without_nulls(made, schema, where)
+    check_keys(made, schema, where)
+    return made
 
 
 def is_as_stored(entry: Any, schema: LogSchema) -> bool:
@@ -149,17 +162,12 @@ def is_as_stored(entry: Any, schema: LogSchema) -> bool:
     return True
 
 
-def as_stored(batch: Any, schema: LogSchema, where: str) -> Any:
-    """What `reconciled` gives for a batch whose schema `is_as_stored`."""
-    made = pa.RecordBatch.from_arrays(batch.columns, schema=schema.stored.arrow)
-    return _without_nulls(made, schema, where)
-
-
-def _without_nulls(made: Any, schema: LogSchema, where: str) -> Any:
-    for name in (*schema.key, TOMBSTONE):
-        if made.column(name).null_count:
+def check_keys(batch: Any, schema: LogSchema, where: str) -> None:
+    """Raise `CorruptFile` for nulls where a batch, with the columns of `schema.stored`, may have none."""
+    for at in schema.kept("never null", schema.never_null):
+        if batch.column(at).null_count:
+            name = schema.stored.fields[at].name
             raise CorruptFile(f"the log entry {where} has nulls in column `{name}`, which may have none")
-    return made
 
 
 def _columns(batch: Any, schema: LogSchema, where: str) -> list[Any]:

@@ -9,7 +9,7 @@ Invariant L1: a lookup gives what a scan with a filter on the keys gives (tests/
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from tiltyard.memwal.keys import sortable
 from tiltyard.memwal.levels import Level, MemoryLevel, SsTableLevel
 from tiltyard.table.deletions import load_deletions, without_deleted
 from tiltyard.table.merge.join import KeyIndex
-from tiltyard.table.merge.kept_keys import find_kept
+from tiltyard.table.merge.kept_keys import find_kept, find_one_kept
 from tiltyard.table.merge.key_filter import holds, holds_one
 from tiltyard.table.merge.keys import resolve_key
 from tiltyard.table.merge.lookup import find_rows
@@ -70,12 +70,46 @@ def found_rows(captured: Captured, keys: Sequence[Any], fields: Sequence[Field])
     """The rows of some keys (a plain array per key column, of its type), with these top-level fields of the
     base; of a key that is named twice once.
     """
-    asked = _Asked(captured, keys)
     if captured.schema.functions is not None:
         from tiltyard.memwal.merged import merged_rows
 
-        yield from merged_rows(captured, asked.columns(), fields)
+        yield from merged_rows(captured, _Asked(captured, keys).columns(), fields)
         return
+    if len(keys[0]) == 1 and not keys[0].null_count and is_exact([each.type for each in keys]):
+        yield from found_row(captured, key_words(keys)[0][0], fields, lambda: keys[0])
+        return
+    yield from _found(captured, _Asked(captured, keys), fields)
+
+
+def found_row(
+    captured: Captured, word: np.uint64, fields: Sequence[Field], asked: Callable[[], Any]
+) -> Iterator[Piece]:
+    """The same for one key that is its own word (see `is_exact`) in a table without merge functions; `asked`
+    gives the key as an array.
+    """
+    for shard in captured.shards:
+        for level in shard.levels:
+            row = level.row_of(word)
+            if row is None:
+                hits = _Asked(captured, [asked()]).in_level(level)
+                row = int(hits.rows[0]) if len(hits.rows) else -1
+            if row >= 0:
+                batch = level.one(row, fields)
+                if batch is not None:
+                    yield Piece(batch, level.generation)
+                return
+    base = captured.base
+    key = captured.schema.kept("key", lambda: resolve_key(base.schema, captured.schema.key))
+    address = find_one_kept(base, key, word)
+    if address is None:
+        yield from _of_base(captured, _Asked(captured, [asked()]), fields)
+    elif address >= 0:
+        names = tuple([each.name for each in fields]) or key.names[:1]
+        batch = kept_taker(base, names).row_that_lives(address)
+        yield Piece(batch, 0, pa.array(np.array([address], np.uint64)))
+
+
+def _found(captured: Captured, asked: _Asked, fields: Sequence[Field]) -> Iterator[Piece]:
     read = (*fields, captured.schema.stored.fields[-1])
     for shard in captured.shards:
         for level in shard.levels:

@@ -24,7 +24,7 @@ from tiltyard.table.merge.sorted_keys import Ints, SortedKeys, key_words
 Runs = tuple[SortedKeys, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class View:
     """What a reader saw of a MemTable."""
 
@@ -51,17 +51,19 @@ class View:
             at += 1
         return at, row - start
 
+    def last_row(self, word: np.uint64) -> int:
+        """The last row of one key among the view's, by its word; -1 where there is none."""
+        rows = self.rows
+        for run in reversed(self.keys.up_to(self, rows)):
+            row = run.last_of(word, rows)
+            if row >= 0:
+                return row
+        return -1
+
     def last_rows(self, words: Words) -> tuple[Ints, Ints]:
         """The last row of each key among the view's, by its word: positions in `words`, and rows."""
         rows = self.rows
         runs = self.keys.up_to(self, rows)
-        if len(words) == 1:
-            word = words[0]
-            for run in reversed(runs):
-                row = run.last_of(word, rows)
-                if row >= 0:
-                    return np.zeros(1, np.int64), np.array([row])
-            return np.empty(0, np.int64), np.empty(0, np.int64)
         last = np.full(len(words), -1, np.int64)
         for run in reversed(runs):
             missing = np.flatnonzero(last < 0)
@@ -128,7 +130,13 @@ class MemTable:
         self._room = DictionaryRoom(schema.stored.arrow)
         self._held: tuple[tuple[Any, ...], list[Any]] = ((), [])  # in the log, not in the log yet
         self._ends: list[int] = []  # rows up to and with each batch that is in the log
+        self._seen: View | None = None  # by the last reader
         self._keys = KeyRuns(schema.key)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no column is a dictionary, or has one inside."""
+        return self._room.is_plain
 
     def takes(self, batch: Any) -> bool:
         """Whether the dictionaries of a batch can become one with those of all that were asked about."""
@@ -142,12 +150,14 @@ class MemTable:
         self.pending_bytes += nbytes
         self._held[1].append(batch)
 
-    def logged(self, position: int, combined: Any, more: int) -> None:
-        """All pending rows and `more` rows after them stand in the log at this position, as `combined`."""
+    def logged(self, position: int, combined: Any, nbytes: int, more: int, entries: int = 1) -> None:
+        """All pending rows and `more` rows after them stand in the log up to this position, in so many
+        entries, as `combined`, which has so many bytes.
+        """
         self.rows += more
-        self.nbytes += combined.nbytes - self.pending_bytes
+        self.nbytes += nbytes - self.pending_bytes
         self.pending_bytes = 0
-        self.entries += 1
+        self.entries += entries
         self.logged_to = position
         self._ends.append((self._ends[-1] if self._ends else 0) + combined.num_rows)
         self._held = ((*self._held[0], combined), [])  # one step: a reader sees each row once
@@ -160,7 +170,11 @@ class MemTable:
     def view(self) -> View:
         """What is in it now."""
         logged, pending = self._held
-        return View(self.generation, (*logged, *pending), self._keys, self._ends, len(logged))
+        seen = self._seen
+        if seen is None or seen._logged != len(logged) or len(seen.batches) - seen._logged != len(pending):
+            batches = (*logged, *pending)
+            seen = self._seen = View(self.generation, batches, self._keys, self._ends, len(logged))
+        return seen
 
     def stored(self) -> Rows:
         """Its rows, to be written as an SSTable."""

@@ -15,12 +15,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from tiltyard.errors import CorruptFile, WriterFenced
 from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.entry import Entry
-from tiltyard.memwal.joining import joined
-from tiltyard.memwal.log_schema import LogSchema, as_stored, is_as_stored, reconciled
+from tiltyard.memwal.joining import in_few, joined
+from tiltyard.memwal.log_schema import LogSchema, check_keys, is_as_stored, reconciled
 from tiltyard.memwal.memtable import MemTable
 from tiltyard.memwal.wal import positions, read_entry, without_holes
 from tiltyard.store import Store
@@ -31,6 +33,40 @@ def is_published(entry: Entry, manifest: ShardManifest) -> bool:
     return entry.position <= manifest.replay_after or (
         entry.generation is not None and entry.generation < manifest.current_generation
     )
+
+
+@dataclass(slots=True)
+class _Filling:
+    """A MemTable and the entries that it is to hold."""
+
+    table: MemTable
+    rows: int = 0
+    entries: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)
+    """Position and batches of each."""
+
+    def add(self, entry: Entry, batches: tuple[Any, ...]) -> None:
+        """One more entry, with its batches in the log's columns."""
+        self.rows += entry.rows
+        self.entries.append((entry.position, batches))
+
+    def filled(self) -> MemTable:
+        """The MemTable with the rows of all; those of small entries are put together."""
+        table = self.table
+        if not table.is_plain:
+            for position, batches in self.entries:
+                whole = _named(
+                    batches[0] if len(batches) == 1 else joined(batches), table.schema.stored.arrow
+                )
+                table.takes(whole)
+                table.logged(position, whole, whole.nbytes, whole.num_rows)
+            return table
+        if self.entries:
+            schema, tip = table.schema.stored.arrow, self.entries[-1][0]
+            every = (each for _, batches in self.entries for each in batches)
+            for whole in in_few(every, range(len(schema)), schema, is_plain=True):
+                table.logged(tip, whole, whole.nbytes, whole.num_rows, 0)
+            table.entries = len(self.entries)
+        return table
 
 
 @dataclass(slots=True)
@@ -47,7 +83,8 @@ class Replay:
     """How an entry is read."""
     _entries: list[Entry] = field(default_factory=list)
     _fitted: list[tuple[Any, ...]] = field(default_factory=list)
-    """The batches of each entry in the columns of `schema.stored`."""
+    """The batches of each entry in the columns of `schema.stored`, but for what those say beside their types.
+    """
     _as_stored: Any = None
     """The schema of the last entry whose columns are those as they are."""
 
@@ -97,9 +134,11 @@ class Replay:
                 last = entry.generation
 
     def _fit(self, batch: Any, where: str) -> Any:
-        """A batch in the columns of `schema.stored`; most entries have them as the one before has."""
+        """A batch with the columns of `schema.stored`; most entries have them as the one before has."""
         if self._as_stored is not None and batch.schema.equals(self._as_stored, True):
-            return as_stored(batch, self.schema, where)
+            check_keys(batch, self.schema, where)
+            stored = self.schema.stored.arrow
+            return batch if batch.schema.equals(stored) else _named(batch, stored)
         fitted = reconciled(batch, self.schema, where)
         self._as_stored = batch.schema if is_as_stored(batch.schema, self.schema) else None
         return fitted
@@ -115,7 +154,7 @@ class Replay:
                 f"{self.highest_epoch} > our claimed epoch {manifest.writer_epoch} (writer was fenced during "
                 "open)"
             )
-        tables = [MemTable(manifest.current_generation, self.schema)]
+        tables = [_Filling(MemTable(manifest.current_generation, self.schema))]
         last: int | None = None
         fitted_at = {
             each.position: batches for each, batches in zip(self._entries, self._fitted, strict=True)
@@ -124,22 +163,25 @@ class Replay:
             active = tables[-1]
             ended = entry.generation is not None and last is not None and entry.generation > last
             if active.rows and (ended or self._is_full(active, entry)):
-                tables.append(MemTable(active.generation + 1, self.schema, active.stamp + 1))
+                table = active.table
+                active = _Filling(MemTable(table.generation + 1, self.schema, table.stamp + 1))
+                tables.append(active)
             if entry.generation is not None:
-                tables[-1].stamp = max(tables[-1].stamp, entry.generation)
+                active.table.stamp = max(active.table.stamp, entry.generation)
             last = entry.generation if entry.generation is not None else last
-            fitted = fitted_at[entry.position]
-            whole = fitted[0] if len(fitted) == 1 else joined(fitted)
-            tables[-1].takes(whole)
-            tables[-1].logged(entry.position, whole, whole.num_rows)
-        return tables
+            active.add(entry, fitted_at[entry.position])
+        return [each.filled() for each in tables]
 
     def _unpublished(self, manifest: ShardManifest) -> Iterable[Entry]:
         return (e for e in self._entries if e.batches and not is_published(e, manifest))
 
-    def _is_full(self, active: MemTable, entry: Entry) -> bool:
+    def _is_full(self, active: _Filling, entry: Entry) -> bool:
         """Whether a boundary is needed that the log does not name: only entries without a generation."""
         if entry.generation is not None:
             return False
         too_many = active.rows + entry.rows > self.rows_of_generation
-        return too_many or active.entries >= self.entries_of_generation
+        return too_many or len(active.entries) >= self.entries_of_generation
+
+
+def _named(batch: Any, schema: Any) -> Any:
+    return pa.RecordBatch.from_arrays(batch.columns, schema=schema)

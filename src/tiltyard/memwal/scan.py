@@ -6,7 +6,7 @@ filter names, are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,18 +14,25 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tiltyard.errors import InvalidInput, UnsupportedFeature
+from tiltyard.expr import bind_predicate, mask
 from tiltyard.expr.arrays import values_of
+from tiltyard.expr.equals_number import equals_number
+from tiltyard.expr.index_query import AllOf, ColumnQuery, index_query
+from tiltyard.expr.types import Column, Compare
 from tiltyard.format.schema import Schema
-from tiltyard.memwal.lookup import found_rows, projection_of, pruned
+from tiltyard.memwal.lookup import found_row, found_rows, projection_of, pruned
 from tiltyard.memwal.winners import Chosen
 from tiltyard.table.plan import DEFAULT_BATCH_ROWS
 from tiltyard.table.projection import ROW_ADDRESS, ColumnsLike, readable_schema
+from tiltyard.table.row_counts import live_rows
 from tiltyard.table.scan import Scan, ScanRequest
+from tiltyard.table.system_columns import FRAGMENT_SHIFT
 from tiltyard.table.unit_reader import batch_of, output_column
 
 if TYPE_CHECKING:
     from tiltyard.format.field import Field
     from tiltyard.memwal.capture import Captured
+    from tiltyard.table.snapshot import Snapshot
 
 GENERATION = "_memtable_gen"
 """Pseudo column: the generation that a row comes from (uint64), 0 for the base."""
@@ -35,6 +42,9 @@ MAX_KEYS = 1024
 
 MAX_PARTS = 8
 """Ranges of a batch up to which its rows are given as parts of it instead of being copied."""
+
+WORD = (1 << 64) - 1
+"""A word of all ones: what makes a negative number the word that it is kept as."""
 
 _PSEUDO = {GENERATION: pa.field(GENERATION, pa.uint64())}
 
@@ -72,9 +82,9 @@ class LsmScan:
                     f"rows of a streamed table have no {name!r} before they reach the base"
                 )
         self._predicate = None
-        if where is not None:
-            from tiltyard.expr import bind_predicate
-
+        self._key = None if where is None else key_asked(captured, where)
+        """The one key that is asked for, where the filter says no more."""
+        if where is not None and self._key is None:
             self._predicate = bind_predicate(where, readable_schema(table, "", {}))
         tested = () if self._predicate is None else tuple(path[0] for path in self._predicate.paths)
         names = tuple(dict.fromkeys((*[each.name for each in self._projection.fields], *tested)))
@@ -109,7 +119,7 @@ class LsmScan:
 
     def count(self) -> int:
         """How many rows the scan gives."""
-        if self._predicate is not None:
+        if self._where is not None:
             bare = LsmScan(self.captured, [], self._where)
             found = sum(batch.num_rows for batch in bare._all())
         else:
@@ -123,6 +133,9 @@ class LsmScan:
     def _all(self) -> Iterator[Any]:
         if self._limit == 0:
             return
+        if self._key is not None:
+            yield from self._of_key(self._key)
+            return
         asked = self._keys_asked()
         if asked is not None:
             yield from self._of_keys(*asked)
@@ -133,6 +146,12 @@ class LsmScan:
                 yield from self._of_level(chosen)
         yield from self._of_base(winners.shadowed)
 
+    def _of_key(self, key: int) -> Iterator[Any]:
+        """The row of one key."""
+        word = np.uint64(key & WORD)
+        for piece in found_row(self.captured, word, self._fields, lambda: keys_of(self.captured, [key])):
+            yield self._with_system(piece.batch, piece.generation, piece.addresses)
+
     def _keys_asked(self) -> tuple[Any, bool] | None:
         """The keys outside which no row passes the filter, and whether all rows of theirs do; None where it
         does not say, or they are many.
@@ -140,22 +159,17 @@ class LsmScan:
         key = self.captured.schema.key
         if self._predicate is None or len(key) != 1:
             return None
-        from tiltyard.expr.index_query import AllOf, ColumnQuery, index_query
-
         asked = index_query(self._predicate, [(key[0],)])
         parts = asked.items if isinstance(asked, AllOf) else (asked,)
         for part in parts:
             if not isinstance(part, ColumnQuery) or part.ranges or part.nulls:
                 continue
             if 0 < len(part.values) <= MAX_KEYS:
-                kind = self.captured.base.schema.field((key[0],)).arrow_type
-                return pa.array(list(part.values), kind), part is asked and part.is_exact
+                return keys_of(self.captured, list(part.values)), part is asked and part.is_exact
         return None
 
     def _of_keys(self, keys: Any, is_exact: bool) -> Iterator[Any]:
         """The rows of these keys that pass the filter, as all do where it is exact."""
-        from tiltyard.expr import mask
-
         for piece in found_rows(self.captured, [keys], self._fields):
             kept, addresses = piece.batch, piece.addresses
             if not is_exact and self._predicate is not None:
@@ -184,18 +198,20 @@ class LsmScan:
             start += batch.num_rows
             kept = _where(batch, counts)
             if kept.num_rows and self._predicate is not None:
-                from tiltyard.expr import mask
-
                 kept = _where(kept, mask(self._predicate, kept))
             if kept.num_rows:
                 yield self._with_system(kept, chosen.level.generation)
 
     def _of_base(self, shadowed: npt.NDArray[np.uint64]) -> Iterator[Any]:
+        fragments = _read_of(self.captured.base, shadowed)
+        if fragments is not None and not fragments:
+            return
         request = ScanRequest(
             columns=[each.name for each in self._fields],
             where=self._where,
             row_address=True,
             batch_rows=self._batch_rows,
+            fragments=fragments,
         )
         for batch in Scan(self.captured.base, request).batches():
             for kept in _without(batch, shadowed):
@@ -217,6 +233,49 @@ class LsmScan:
         return batch_of(columns, self.schema, batch.num_rows)
 
 
+def key_asked(captured: Captured, where: Any) -> int | None:
+    """The key that a filter asks for which says `key = number` and no more; None where it says something
+    else, or the key is no integer, or not the newest row of a key counts.
+    """
+    schema = captured.schema
+    if schema.functions is not None or len(schema.key) != 1 or not isinstance(where, str):
+        return None
+    asked = equals_number(where)
+    if asked is None or asked[0] != schema.key[0]:
+        return None
+    known: tuple[int, int] = schema.kept("numbers of the key", lambda: _numbers(captured))
+    return asked[1] if known[0] <= asked[1] <= known[1] else None
+
+
+def _numbers(captured: Captured) -> tuple[int, int]:
+    """The least and the greatest number that a key may be; none where the key is no integer, or where filters
+    mean something else by its name.
+    """
+    (name,) = captured.schema.key
+    table = captured.base.schema
+    kind = table.field((name,)).arrow_type
+    node = bind_predicate(f"{name} = 0", readable_schema(table, "", {})).node
+    if pa.types.is_integer(kind) and isinstance(node, Compare) and node.left == Column((name,), kind):
+        info = np.iinfo(kind.to_pandas_dtype())
+        return int(info.min), int(info.max)
+    return 0, -1
+
+
+def keys_of(captured: Captured, values: Sequence[Any]) -> Any:
+    """Values as an array of the key's type, where that is one column, without those that no key can be."""
+    (name,) = captured.schema.key
+    kind = captured.base.schema.field((name,)).arrow_type
+
+    def made(some: Sequence[Any]) -> Any:
+        try:
+            return pa.array(some, kind)
+        except (pa.ArrowInvalid, OverflowError):
+            return None
+
+    found = made(values)
+    return made([each for each in values if made([each]) is not None]) if found is None else found
+
+
 def _with_generation(columns: ColumnsLike, table: Schema, wanted: bool) -> ColumnsLike:
     if not wanted:
         return columns
@@ -229,6 +288,15 @@ def _with_generation(columns: ColumnsLike, table: Schema, wanted: bool) -> Colum
 
 def _where(batch: Any, keep: npt.NDArray[np.bool_]) -> Any:
     return batch if keep.all() else batch.filter(pa.array(keep))
+
+
+def _read_of(base: Snapshot, shadowed: npt.NDArray[np.uint64]) -> list[int] | None:
+    """Ids of the fragments that have rows beside those that are shadowed; None for all."""
+    live = live_rows(base)
+    ids = np.asarray(base.fragments.ids).astype(np.uint64)
+    bounds = shadowed.searchsorted(np.stack([ids, ids + np.uint64(1)]) << np.uint64(FRAGMENT_SHIFT))
+    rest = live > bounds[1] - bounds[0]
+    return None if len(rest) and rest.all() else ids[rest].tolist()
 
 
 def _without(batch: Any, gone: npt.NDArray[np.uint64]) -> Iterator[Any]:

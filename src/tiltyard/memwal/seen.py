@@ -8,7 +8,6 @@ Whoever writes to a shard never asks here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -57,29 +56,30 @@ def newest_manifest(store: Store, session: Session, shard_id: str) -> ShardManif
     """The newest manifest of a shard; None where there is no shard. Raises as `manifest.newest` does."""
     directory = layout.shard_dir(shard_id)
 
-    def look() -> tuple[tuple[ShardManifest | None, str], int]:
+    def look() -> tuple[tuple[ShardManifest | None, str, str], int]:
         began_ns = store.now_ns()
         found = newest(store.at(directory))
         if found is None:
-            return (None, ""), 0
-        return (found, _tag(store, directory, found, began_ns)), len(found.sstables)
+            return (None, "", ""), 0
+        path = f"{directory}/{layout.manifest_path(found.version)}"
+        return (found, path, _tag(store, path, began_ns)), len(found.sstables)
 
-    def stands(answer: tuple[ShardManifest | None, str]) -> bool:
-        known, tag = answer
-        return known is None or (tag != "" and _tag(store, directory, known) == tag)
+    def stands(answer: tuple[ShardManifest | None, str, str]) -> bool:
+        known, path, tag = answer
+        return known is None or (tag != "" and _tag(store, path) == tag)
 
     return _kept(store, session, f"{directory}/{layout.MANIFEST_DIR}", look, stands)[0]
 
 
-def _tag(store: Store, directory: str, manifest: ShardManifest, began_ns: int | None = None) -> str:
-    """Which file the manifest is; nothing where it was changed since shortly before `began_ns`. One that is
+def _tag(store: Store, path: str, began_ns: int | None = None) -> str:
+    """Which file a manifest is; nothing where it was changed since shortly before `began_ns`. One that is
     made under its final name grows there (D12): what was read of it may be less.
     """
-    with suppress(ObjectNotFound):
-        stat = store.stat(f"{directory}/{layout.manifest_path(manifest.version)}")
-        if began_ns is None or began_ns - stat.mtime_ns > RACY_NS:
-            return stat.tag
-    return ""
+    try:
+        stat = store.stat(path)
+    except ObjectNotFound:
+        return ""
+    return stat.tag if began_ns is None or began_ns - stat.mtime_ns > RACY_NS else ""
 
 
 def _kept(

@@ -7,7 +7,9 @@ each count as theirs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from tiltyard.errors import ObjectNotFound, StoreError
 from tiltyard.store import Created, Store
@@ -17,8 +19,12 @@ MAX_SENDS = 5
 """How often one object is sent after answers that do not tell whether it is there."""
 
 
-def create_settled(store: Store, path: str, data: bytes, directory: str) -> tuple[Created, bytes | None]:
+def create_settled(
+    store: Store, path: str, data: bytes | Sequence[Any], directory: str
+) -> tuple[Created, bytes | None]:
     """Create an object; what is known in the end, and for EXISTS the content that stands there.
+
+    `data`: its bytes, or buffers.
 
     WON: ours stands, durably. EXISTS: another object does (content None if it is gone again). NOT_DONE: ours
     is not there and will not be. UNKNOWN: after `MAX_SENDS` tries it still cannot be told. `directory` is the
@@ -41,7 +47,7 @@ def create_settled(store: Store, path: str, data: bytes, directory: str) -> tupl
             if not doubtful:
                 raise
         else:
-            if not doubtful or found != data:
+            if not doubtful or found != _whole(data):
                 return Created.EXISTS, found
             with suppress(StoreError):
                 store.sync_dir(directory)
@@ -49,3 +55,7 @@ def create_settled(store: Store, path: str, data: bytes, directory: str) -> tupl
             return Created.UNKNOWN, None
         back_off(0.0, sends)  # then the same bytes again: whichever lands, it is this object
     return Created.UNKNOWN, None
+
+
+def _whole(data: bytes | Sequence[Any]) -> bytes:
+    return data if isinstance(data, bytes) else b"".join(map(memoryview, data))

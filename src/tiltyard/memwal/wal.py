@@ -14,7 +14,7 @@ Invariants, and their tests in tests/memwal/test_wal.py and tests/simulation/tes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ from tiltyard.errors import (
 )
 from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.memwal import layout
-from tiltyard.memwal.entry import Entry, decode_entry, encode_entry, encode_sentinel
+from tiltyard.memwal.entry import Entry, EntryHead, decode_entry, encode_sentinel
 from tiltyard.memwal.manifest import fenced, read, still_ours
 from tiltyard.memwal.settled import create_settled
 from tiltyard.store import Created, Store
@@ -75,6 +75,7 @@ class Log:
         self._next = position
         self._schema = schema
         self._persistence = persistence
+        self._head: EntryHead | None = None
         self._poison: TiltyardError | None = None
 
     @property
@@ -114,7 +115,7 @@ class Log:
         log is ended.
         """
         self.check()
-        data = encode_entry(batch, self._schema, self._manifest.writer_epoch, generation)
+        data = self._head_of(generation).encoded(batch)
         try:
             self._put(data)
             self._acknowledge(self._next)
@@ -127,7 +128,14 @@ class Log:
         self._next += 1
         return self._next - 1
 
-    def _put(self, data: bytes) -> None:
+    def _head_of(self, generation: int) -> EntryHead:
+        """What entries of a generation begin with, kept for the next one."""
+        head, epoch = self._head, self._manifest.writer_epoch
+        if head is None or (head.epoch, head.generation) != (epoch, generation):
+            head = self._head = EntryHead(self._schema, epoch, generation)
+        return head
+
+    def _put(self, data: Sequence[Any]) -> None:
         """Put an entry at the tip, above sentinels of earlier epochs that came late."""
         for _ in range(MAX_SENTINELS):
             if self._put_at(self._next, data):
@@ -138,7 +146,7 @@ class Log:
             "one entry; nothing of this call was kept. Open the shard again"
         )
 
-    def _put_at(self, position: int, data: bytes) -> bool:
+    def _put_at(self, position: int, data: Sequence[Any]) -> bool:
         """Whether the entry stands there; False where a sentinel of an earlier epoch does."""
         path = layout.entry_path(position)
         for attempt in range(self._persistence.retries + 1):

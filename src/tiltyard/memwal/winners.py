@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,8 @@ import pyarrow as pa
 from tiltyard.kernels.distinct import distinct
 from tiltyard.memwal.capture import ShardLevels
 from tiltyard.memwal.levels import Keys, Level, MemoryLevel, SsTableLevel
+from tiltyard.memwal.log_schema import LogSchema
+from tiltyard.memwal.memtable import View
 from tiltyard.table.merge.join import KeyIndex
 from tiltyard.table.merge.keys import resolve_key
 from tiltyard.table.merge.lookup import find_rows
@@ -100,16 +103,64 @@ def _of_shard(captured: Captured, shard: ShardLevels) -> tuple[list[Chosen], lis
     """Which rows of each level of a shard count, newest level first, and which of the base do not."""
     memory = [each for each in shard.levels if isinstance(each, MemoryLevel)]
     published = [each for each in shard.levels if isinstance(each, SsTableLevel)]
-    if not published or not memory or shard.levels[: len(memory)] != tuple(memory):
-        chosen, gone, _ = _chosen(captured, shard.levels)
-        return chosen, [gone]
-    older, gone = _of_published(captured, shard.shard_id, published)
+    if not memory or shard.levels[: len(memory)] != tuple(memory):
+        if memory or not published:
+            chosen, gone, _ = _chosen(captured, shard.levels)
+            return chosen, [gone]
+        of_published, gone = _of_published(captured, shard.shard_id, published)
+        return [*of_published], [gone]
+    cache, key = captured.base.session.cache, (captured.base.store.identity, shard.shard_id, "newer", "")
+    known: _KeptWithMemory | None = cache.get(key)
+    if known is None or not known.is_of(captured, shard.levels):
+        known = _with_memory(captured, shard, memory, published)
+        cache.put(key, known, KEPT_BYTES + sum(each.nbytes for each in (*known.rows, *known.gone)))
+    return [*map(Chosen, shard.levels, known.rows)], list(known.gone)
+
+
+def _with_memory(
+    captured: Captured, shard: ShardLevels, memory: Sequence[MemoryLevel], published: Sequence[SsTableLevel]
+) -> _KeptWithMemory:
+    """What counts where some levels are in memory: those are matched with what is known of the others."""
     newer, more_gone, index = _chosen(captured, memory)
-    for each in older:
-        rows = each.rows.copy()
-        rows[index.find(each.level.keys().columns)[0]] = False
-        newer.append(Chosen(each.level, rows))
-    return newer, [gone, more_gone]
+    rows, gone = [each.rows for each in newer], [more_gone]
+    if published:
+        older, gone_before = _of_published(captured, shard.shard_id, published)
+        gone.append(gone_before)
+        for each in older:
+            left = each.rows.copy()
+            left[index.find(each.level.keys().columns)[0]] = False
+            rows.append(left)
+    marks = tuple([ref(each.view) if isinstance(each, MemoryLevel) else each for each in shard.levels])
+    return _KeptWithMemory(captured.base.manifest, captured.schema, marks, tuple(rows), tuple(gone))
+
+
+@dataclass(frozen=True, slots=True)
+class _KeptWithMemory:
+    """Which rows of a shard's levels count, as long as they, the base and its columns are the same objects.
+    What is in memory is not kept there by it.
+    """
+
+    base: Any
+    schema: LogSchema
+    levels: tuple[ref[View] | Level, ...]
+    rows: tuple[Bools, ...]
+    gone: tuple[Addresses, ...]
+
+    def is_of(self, captured: Captured, levels: Sequence[Level]) -> bool:
+        """Whether it is known of these levels."""
+        return (
+            self.base is captured.base.manifest
+            and self.schema is captured.schema
+            and len(self.levels) == len(levels)
+            and all(map(_is, self.levels, levels))
+        )
+
+
+def _is(known: ref[View] | Level, level: Level) -> bool:
+    """Whether a level is the one that something is known of."""
+    return (
+        known() is level.view if isinstance(level, MemoryLevel) and isinstance(known, ref) else known is level
+    )
 
 
 def _of_published(

@@ -57,6 +57,7 @@ DEBT_POLL_SECONDS = 0.05
 class _Put:
     batch: Any
     durable: bool
+    nbytes: int
 
 
 @dataclass(slots=True, eq=False)
@@ -278,7 +279,7 @@ class ShardWriter:
         self.counts.put(runtime.monotonic() - began)
 
     def _item(self, batch: Any, durable: bool | None) -> _Put:
-        return _Put(batch, self.config.durable_write if durable is None else durable)
+        return _Put(batch, self.config.durable_write if durable is None else durable, batch.nbytes)
 
     def _admits(self, batch: Any) -> bool:
         """Whether there are rows to put, all of which may be. Raises what is wrong with them."""
@@ -411,7 +412,7 @@ class ShardWriter:
                     self._ended |= item.last
                     continue
                 self._check_not_sealed()
-                if self._is_full(item.batch, rows, nbytes):
+                if self._is_full(item, rows, nbytes):
                     self._append(group)
                     rows = nbytes = 0
                     self._freeze()
@@ -419,9 +420,10 @@ class ShardWriter:
                 if item.durable or group:
                     group.append(item)
                     rows += item.batch.num_rows
-                    nbytes += item.batch.nbytes
+                    nbytes += item.nbytes
                 else:
-                    self._state[0].add(joined([item.batch]))
+                    active = self._state[0]
+                    active.add(joined([item.batch], is_plain=active.is_plain))
             if group or self._is_due():
                 self._append(group)
         except Exception as error:
@@ -440,29 +442,30 @@ class ShardWriter:
         if batches:
             began = runtime.monotonic()
             is_own = len(batches) == 1 and not puts  # what was pending is
-            combined = batches[0] if is_own else joined(batches)
+            combined = batches[0] if is_own else joined(batches, is_plain=active.is_plain)
+            nbytes = group[0].nbytes if puts and len(batches) == 1 else combined.nbytes
             position = self._log.append(combined, active.stamp)
-            active.logged(position, combined, sum(each.num_rows for each in puts))
+            active.logged(position, combined, nbytes, sum([each.num_rows for each in puts]))
             self._logged_at = runtime.monotonic()
-            self.counts.logged(combined.nbytes, self._logged_at - began)
+            self.counts.logged(nbytes, self._logged_at - began)
         group.clear()
 
     def _check_not_sealed(self) -> None:
         if self._log.manifest.status != ACTIVE:
             raise ShardSealed(f"shard {self.shard_id} was sealed; it takes no more rows")
 
-    def _is_full(self, batch: Any, rows: int, nbytes: int) -> bool:
+    def _is_full(self, item: _Put, rows: int, nbytes: int) -> bool:
         """Whether the generation, with a group of so many rows and bytes, has no room for a batch."""
         active, config = self._state[0], self.config
-        fits = active.takes(batch)
+        fits = active.takes(item.batch)
         if not active.rows and not rows:
             return False
         return (
             not fits
-            or active.rows + rows + batch.num_rows > config.rows
+            or active.rows + rows + item.batch.num_rows > config.rows
             or active.entries >= config.entries
             or active.nbytes + nbytes >= config.max_memtable_size
-            or active.nbytes + nbytes + batch.nbytes > MAX_JOINED_BYTES
+            or active.nbytes + nbytes + item.nbytes > MAX_JOINED_BYTES
         )
 
     def _is_due(self) -> bool:

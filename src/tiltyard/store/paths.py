@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from tiltyard.errors import InvalidInput
 
 _NOT_A_PART = frozenset(("", ".", ".."))
 
+KNOWN_PATHS = 4096
+"""How many answers are kept: readers ask about the same few paths again and again."""
 
+
+@lru_cache(KNOWN_PATHS)
 def is_path(path: str) -> bool:
     """Whether `path` names an object below a root."""
     return "\0" not in path and _NOT_A_PART.isdisjoint(path.split("/"))

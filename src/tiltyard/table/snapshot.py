@@ -110,12 +110,15 @@ def open_latest(store: Store, session: Session) -> Snapshot:
     """The newest version. One that is being removed or still being written while we look is looked at
     again.
     """
-    watch = _Watch(store)
+    watch: _Watch | None = None
     for _ in range(MAX_OPEN_ATTEMPTS):
         location, by_time = newest(store, session)
         try:
             stat = store.stat(location.path)
-            if by_time and session.cache.get(_cache_key(store, stat)) is None:
+            if by_time:
+                known = session.cache.get(_cache_key(store, stat))
+                if known is not None:
+                    return Snapshot(store, known[0], location, session, known[1])
                 forget(store, session)  # another directory may have come to the name
                 location = latest(store, session)
                 stat = store.stat(location.path)
@@ -124,6 +127,7 @@ def open_latest(store: Store, session: Session) -> Snapshot:
             if latest(store, session) == location:
                 raise not_found(store, location.version) from None
         except CorruptFile as error:
+            watch = watch or _Watch(store)
             if not watch.grows(location):
                 raise _damaged(store, session, location, error) from error
             runtime.sleep(IN_FLIGHT_POLL_SECONDS)

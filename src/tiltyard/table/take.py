@@ -134,6 +134,20 @@ class Taker:
         return self.rows_at_offsets(positions, offsets)
 
     @tells_removed
+    def row_that_lives(self, address: int) -> Any:
+        """The live row at an address that the caller has found, as a `pa.RecordBatch`."""
+        at = 0
+        if len(self._starts) > 1:
+            at = int(self.snapshot.fragments.positions(np.array([address >> FRAGMENT_SHIFT]))[0])
+        offsets = np.array([address & OFFSET_MASK])
+        plain = self._plain.get(at)
+        if plain is None:
+            return self._read(at, offsets, self._numbers(np.array([at]), offsets))
+        file, part = plain
+        arrays = file.read(part.fields, part.columns, offsets)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.projection.schema)
+
+    @tells_removed
     def rows_with_ids(self, ids: Any) -> Any:
         """A `pa.Table` of the live rows with these row ids, in this order; ids of no live row are left out.
 

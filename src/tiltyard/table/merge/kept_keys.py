@@ -80,10 +80,37 @@ def find_kept(snapshot: Snapshot, key: Key, words: Words) -> tuple[Ints, Address
     return np.concatenate(positions), np.concatenate(addresses)
 
 
+def find_one_kept(snapshot: Snapshot, key: Key, word: np.uint64) -> int | None:
+    """The address of the one live row whose key has a word, -1 where there is none. None where keys are not
+    kept, or several rows may have it.
+    """
+    kept = _kept(snapshot, key)
+    if kept is None or kept.parts is None:
+        return None
+    found = -1
+    for at in _may_hold_one(kept, word):
+        fragment, keys = kept.parts[at]
+        row = keys.only(word)
+        if row == -1:
+            continue
+        if row < 0 or found >= 0:
+            return None
+        deleted = load_deletions(snapshot, fragment)
+        if deleted is None or without_deleted(deleted, np.array([row]))[0]:
+            found = row | fragment.id << FRAGMENT_SHIFT
+    return found
+
+
+def _may_hold_one(kept: _Kept, word: np.uint64) -> list[int]:
+    if len(kept.low) == 1:
+        return [0] if kept.low[0] <= word <= kept.high[0] else []
+    return np.flatnonzero((kept.low <= word) & (kept.high >= word)).tolist()
+
+
 def _may_hold(kept: _Kept, words: Words) -> list[int]:
     """The fragments whose words may be some of these."""
     if len(words) == 1:
-        return np.flatnonzero((kept.low <= words[0]) & (kept.high >= words[0])).tolist()
+        return _may_hold_one(kept, words[0])
     return list(range(len(kept.low)))
 
 

@@ -100,6 +100,16 @@ class SortedKeys:
                 break
         return -1
 
+    def only(self, word: np.uint64) -> int:
+        """The row of one word; -1 where there is none, -2 where there are several."""
+        at = int(self._words.searchsorted(word))
+        words = self._words[at : at + 2]
+        if not len(words) or words[0] != word:
+            return -1
+        if len(words) == 2 and words[1] == word:
+            return -2
+        return at if self._rows is None else int(self._rows[at])
+
     def last(self, words: Words, below: int | None = None) -> tuple[Ints, Rows]:
         """The last row of each of some words, among those below a number: positions in `words`, ascending,
         and a row beside each.
