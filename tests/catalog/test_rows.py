@@ -200,3 +200,30 @@ def test_places_are_found_in_the_column_and_in_the_index() -> None:
     for _ in range(MAX_SEARCHES + 2):
         assert [row.object_id for row in rows.by_location("two")] == ["b"]
         assert rows.by_location("tw") == rows.by_location("onetwo") == rows.by_location("") == []
+
+
+def test_versions_share_the_index_of_the_first_until_much_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tiltyard.catalog.rows.MAX_MORE", 3)
+    rows = made(ROWS)
+    assert not rows.duplicates()
+    for n in range(10):
+        before, rows = rows, rows.changed({f"new{n}": Row(f"new{n}", NAMESPACE)})
+        read = Rows(rows.batch)
+        read.learn(before)
+        for each in (rows, read):
+            assert each.find(f"new{n}") == Row(f"new{n}", NAMESPACE)
+            assert each.find("new0") is not None
+            assert each.find("a$t") == ROWS[1]
+            assert each.find(f"new{n + 1}") is None
+            assert each.ids == [*(row.object_id for row in ROWS), *(f"new{i}" for i in range(n + 1))]
+        assert before.find(f"new{n}") is None
+
+
+def test_a_later_version_with_an_id_twice_is_not_taken_for_a_sound_one() -> None:
+    first = made(ROWS)
+    assert not first.duplicates()
+    second = first.changed({"new": Row("new", NAMESPACE)})
+    for twice in ("new", "a$t"):
+        later = made([*second, Row(twice, NAMESPACE)])
+        later.learn(second)
+        assert later.duplicates() == {twice: 2}

@@ -404,3 +404,15 @@ def test_every_byte_of_the_pages_is_covered_by_a_checksum(tmp_path: Path) -> Non
         damaged[at + size // 2] ^= 1
         with pytest.raises(CorruptFile):
             read_file(pa.py_buffer(bytes(damaged)), "bad", Session()).verify()
+
+
+def test_columns_said_to_hold_no_value_twice_get_no_dictionary(tmp_path: Path, peer: Peer) -> None:
+    table = pa.table({"kind": pa.array(["some kind", "another kind", None] * 2000), "n": range(6000)})
+    store, schema, sizes = open_store(str(tmp_path)), Schema.from_arrow(table.schema), []
+    for distinct in ((), ("kind",)):
+        name = f"{len(distinct)}.lance"
+        with FileWriter(store, name, schema, distinct=distinct) as writer:
+            writer.write(table.to_batches()[0])
+            sizes.append(writer.close().size)
+        check(table, tmp_path / name, peer)
+    assert sizes[0] < sizes[1]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tiltyard.catalog.batch_intents import BATCH_DIR
 from tiltyard.catalog.register import Register, RegisterTable
+from tiltyard.catalog.rivals import Rivals
 from tiltyard.catalog.round import Change, Draft, submit
 from tiltyard.catalog.settings import Settings
 from tiltyard.dataset import arguments
@@ -42,6 +43,7 @@ class Catalog:
         self.settings = settings
         self.session = session
         self._publish = publish
+        self.rivals = Rivals()
         self._place = store, RegisterTable(store, session, publish)
 
     def __repr__(self) -> str:
@@ -75,6 +77,12 @@ class Catalog:
         self._need_register()
         self.follow()
         return self._table.newest()
+
+    def register_of_late(self) -> Register | None:
+        """A version of the register that is the newest, or was not long ago, if that is known without asking
+        the store.
+        """
+        return self._table.of_late()
 
     def mutate(
         self,

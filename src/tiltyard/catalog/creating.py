@@ -59,7 +59,7 @@ from tiltyard.catalog.names import (
 )
 from tiltyard.catalog.rows import TABLE, Row, properties_text
 from tiltyard.catalog.settings import Mode
-from tiltyard.catalog.taking import Look, check_parents, look, taken
+from tiltyard.catalog.taking import Look, check_parents, glance, look, taken
 from tiltyard.catalog.trash import is_kept
 from tiltyard.catalog.waiting import NewRow
 from tiltyard.dataset import arguments
@@ -79,6 +79,7 @@ from tiltyard.errors import (
 )
 from tiltyard.format.names import HINT_PATH, VERSIONS_DIR
 from tiltyard.store.paths import joined
+from tiltyard.table.creators import OwnPlace
 
 if TYPE_CHECKING:
     from tiltyard.catalog.catalog import Catalog
@@ -164,8 +165,8 @@ class _Source:
         self.copy: LanceDataset | None = None
         """Our own dataset with all of the data, once it was written to a fresh directory."""
 
-    def write(self, catalog: Catalog, store: Store, mode: str) -> LanceDataset:
-        """Write everything as a version of the table at the store."""
+    def write(self, catalog: Catalog, store: Store, mode: str, *, is_own: bool = False) -> LanceDataset:
+        """Write everything as a version of the table at the store, `is_own`: which is an `OwnPlace`."""
         from tiltyard.dataset import write_dataset
 
         options = self._options
@@ -178,9 +179,10 @@ class _Source:
                 f"the stream of data for {store.uri} was read for a table that another writer created first "
                 "and dropped again; nothing was created, give the data again"
             )
-        elif mode != "create" or not has_versions(store, ""):  # else it is refused before anything is read
+        elif is_own or mode != "create" or not has_versions(store, ""):  # else it is refused before a read
             self._spent = self._is_stream
-        return write_dataset(data, store, mode=mode, session=catalog.session, **options)
+        place = OwnPlace(store) if is_own else store
+        return write_dataset(data, place, mode=mode, session=catalog.session, **options)
 
     def check_fits(self, dataset: LanceDataset) -> None:
         """Raise SchemaMismatch unless the table has every column of the data, with its type."""
@@ -222,27 +224,31 @@ class _Creation:
     """How often the directory was removed under us."""
 
     def run(self) -> tuple[Found, LanceDataset]:
-        try:
-            made = self._made()
-        except OutcomeUnknown:
-            raise  # a row may name our directory
-        except Exception:
+        with self.catalog.rivals.one_at_a_time(self.catalog, self.id):
+            try:
+                made = self._made()
+            except OutcomeUnknown:
+                raise  # a row may name our directory
+            except Exception:
+                self._remove_own()
+                raise
             self._remove_own()
-            raise
-        self._remove_own()
-        return made
+            return made
 
     def _made(self) -> tuple[Found, LanceDataset]:
+        seen = self._glance()
         for _ in range(MAX_LOOKS):
             try:
-                made = self._attempt(look(self.catalog))
+                made = self._attempt(seen or look(self.catalog))
             except (StoreError, VersionNotFound, TableNotFound) as error:
                 self.removals += 1
                 if not _was_removed(error) or self.removals > MAX_REMOVALS:
                     raise
+                seen = None
                 continue
             if made is not None:
                 return made
+            seen = None
         raise CatalogThrottled(
             f"table {object_id(self.id)!r} was created and dropped by others {MAX_LOOKS} times while it was "
             "to be created; nothing was created, try again"
@@ -264,6 +270,16 @@ class _Creation:
                         self.catalog.store.delete_tree(directory)
             self.left.clear()
 
+    @property
+    def _is_by_name(self) -> bool:
+        return self.catalog.settings.mode is not Mode.MANIFEST and len(self.id) == 1
+
+    def _glance(self) -> Look | None:
+        """What is known, where the row alone decides; not after a loss: the next name may be lost, too."""
+        if self._is_by_name or self.catalog.rivals.are_there:
+            return None
+        return glance(self.catalog, self.id)
+
     def _attempt(self, seen: Look) -> tuple[Found, LanceDataset] | None:
         """What follows from one look; None when another one is needed."""
         catalog, id, register = self.catalog, self.id, seen.register
@@ -276,8 +292,7 @@ class _Creation:
         if row is not None and row.object_type != TABLE:
             raise taken(row)
         check_new_id(id, "a table")
-        by_name = catalog.settings.mode is not Mode.MANIFEST and len(id) == 1
-        if not by_name or is_kept(register, root_location(id[0])):
+        if not self._is_by_name or is_kept(register, root_location(id[0])):
             return self._in_fresh_directory(seen)
         return self._by_name(seen)
 
@@ -385,7 +400,7 @@ class _Creation:
         catalog, id, source = self.catalog, self.id, self.source
         if self.own is None or source.copy is None:
             self.own = hashed_location(id)
-            source.copy = source.write(catalog, catalog.store.at(self.own), "create")
+            source.copy = source.write(catalog, catalog.store.at(self.own), "create", is_own=True)
         row = Row(object_id(id), TABLE, self.own, properties_text(self.properties))
 
         def claim(draft: Draft) -> bool:
@@ -404,6 +419,7 @@ class _Creation:
             self.own = None  # interrupted: nobody knows whether the row is there
             raise
         if not won:
+            catalog.rivals.note()
             return None  # the next look says what stands there; the data is kept for a declared table
         self.own = None
         found = Found(id, location, location_uri(catalog.store.uri, location), row, False)
@@ -426,6 +442,7 @@ class _Creation:
         try:
             dataset = self.source.write(catalog, store, mode)
         except TableAlreadyExists:
+            catalog.rivals.note()
             return None
         made: tuple[Found, LanceDataset] | None
         if catalog.settings.mode is not Mode.V1:

@@ -49,7 +49,7 @@ from tiltyard.catalog.names import (
 )
 from tiltyard.catalog.rows import TABLE, Row, properties_text
 from tiltyard.catalog.settings import Mode
-from tiltyard.catalog.taking import Look, check_parents, look, taken
+from tiltyard.catalog.taking import Look, check_parents, glance, look, taken
 from tiltyard.catalog.trash import is_kept, records
 from tiltyard.catalog.waiting import NewRow
 from tiltyard.dataset import arguments
@@ -88,7 +88,7 @@ def declare_table(
     """
     id = checked_id(id, "a table's id")
     text = properties_text(checked_properties(properties))
-    seen = look(catalog)
+    seen = (None if is_by_name(catalog, id) else glance(catalog, id)) or look(catalog)
     register = seen.register
     found = find_or_none(catalog, register, id)
     if found is not None:

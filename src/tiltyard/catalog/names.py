@@ -35,6 +35,9 @@ MAX_NAME_LENGTH = 180
 MAX_OBJECT_ID_LENGTH = 240
 """Characters of a whole id, joined: the directory of a table in a namespace is named after it."""
 
+RIVALS_DIR = "_tiltyard/names"
+"""Below the register: what creators of one name lock (`rivals`)."""
+
 WAITING_DIR = "_tiltyard/waiting"
 """Below the register: what processes ask of the one whose turn it is (`waiting`)."""
 

@@ -66,7 +66,7 @@ DATA_VERSION = "2.2"
 """Version of the data files of a register that we make; one that stands keeps its own."""
 
 LATE_SECONDS = 1.0
-"""See `RegisterTable.version_of_late`."""
+"""See `RegisterTable.of_late`."""
 
 REGISTER_BYTES_PER_ROW = 400
 """What the lists and the index of a row take beside its columns (bytes, roughly)."""
@@ -299,12 +299,16 @@ class RegisterTable:
             self._keep(found)
         return found.register
 
+    def of_late(self) -> Register | None:
+        """A version that was the newest not long ago, or is, if one is kept."""
+        held = self._held()
+        if held is None or held.register.snapshot is None:
+            return None
+        return held.register if runtime.monotonic() - held.known_at <= LATE_SECONDS else None
+
     def version_of_late(self) -> int:
         """A version that was the newest not long ago, or is; 0 where there is none."""
-        held = self._held()
-        if held is not None and runtime.monotonic() - held.known_at <= LATE_SECONDS:
-            return held.register.version
-        return self.newest().version
+        return (self.of_late() or self.newest()).version
 
     def _held(self) -> _Held | None:
         """What the session keeps, if it is of our directory: one opened before a rename is another."""

@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from tiltyard.store import Store
     from tiltyard.table.publish import Publish
 
+DISTINCT = ("object_id", "location", "metadata")
+"""Columns whose texts, where there are any, are mostly one row's."""
+
 MAX_LOOK_AGE_SECONDS = 10.0
 """A rewrite of a version looked at longer ago (boot clock) begins anew."""
 
@@ -116,7 +119,9 @@ class Rewrite:
         version = FileVersion.parse(data_format.version)
         try:
             # Uncompressed: it is read a few times before the next version, and a change should be quick.
-            with FileWriter(self.store, path, schema, version=version, compression="none") as writer:
+            with FileWriter(
+                self.store, path, schema, version=version, compression="none", distinct=DISTINCT
+            ) as writer:
                 writer.write(rows.batch)
                 return (Fragment(0, (writer.close(),), len(rows)),)
         except StoreError:

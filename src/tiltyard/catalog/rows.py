@@ -29,6 +29,9 @@ MAX_SEARCHES = 4
 MAX_HITS = 16
 """Places in the column's bytes that are looked at for one id."""
 
+MAX_MORE = 256
+"""Ids that came since the index was built."""
+
 MAX_LISTINGS_KEPT = 256
 """Namespaces whose sorted names a version keeps."""
 
@@ -75,7 +78,7 @@ def properties_text(properties: Mapping[str, str] | None) -> str | None:
 class Rows:
     """The rows of one version, in their order. Share it freely among threads."""
 
-    __slots__ = ("_at", "_ids", "_listings", "_places", "_searches", "_twice", "_types", "batch")
+    __slots__ = ("_at", "_ids", "_listings", "_more", "_places", "_searches", "_twice", "_types", "batch")
 
     def __init__(self, batch: Any) -> None:
         """`batch`: a `pa.RecordBatch` with the five columns, and any others behind them."""
@@ -83,6 +86,7 @@ class Rows:
         self._ids: list[str] | None = None
         self._types: list[str] | None = None
         self._at: dict[str, int] | None = None
+        self._more: dict[str, int] = {}  # beside `_at`, which versions share; both only grow by replacement
         self._twice: dict[str, list[int]] = {}
         self._places: dict[str, list[int]] | None = None
         self._listings: dict[tuple[str, str], list[str]] = {}
@@ -134,6 +138,8 @@ class Rows:
             if found is not None:
                 return found
         at = self._index().get(object_id)
+        if at is None:
+            at = self._more.get(object_id)
         return () if at is None else self._twice.get(object_id, (at,))
 
     def duplicates(self) -> dict[str, int]:
@@ -211,9 +217,15 @@ class Rows:
         if not ours.slice(0, len(before)).equals(before.batch.column(0)):
             return
         ids = [*known, *ours.slice(len(before)).to_pylist()]
-        at = at | {each: len(before) + i for i, each in enumerate(ids[len(before) :])}
-        if len(at) == len(ids):  # else some id stands twice: the index tells where
-            self._ids, self._at = ids, at
+        more = before._more | {each: len(before) + i for i, each in enumerate(ids[len(before) :])}
+        if len(at) + len(more) == len(ids) and at.keys().isdisjoint(more):
+            self._ids = ids
+            self._keep_index(at, more)  # else some id stands twice, and an index of our own tells where
+
+    def _keep_index(self, at: dict[str, int], more: dict[str, int]) -> None:
+        """Take over the index of an earlier version with what came since: joined when that is much."""
+        many = len(more) > MAX_MORE
+        self._at, self._more = (at | more, {}) if many else (at, more)
 
     # -- the next version ------------------------------------------------------------------------
 
@@ -235,7 +247,8 @@ class Rows:
             if self._types is not None:
                 made._types = [*self._types, *(row.object_type for row in added)]
             if self._at is not None:
-                made._at = self._at | {row.object_id: len(self) + at for at, row in enumerate(added)}
+                new = {row.object_id: len(self) + at for at, row in enumerate(added)}
+                made._keep_index(self._at, self._more | new)
         return made
 
 

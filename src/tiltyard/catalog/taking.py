@@ -79,6 +79,26 @@ def look(catalog: Catalog) -> Look:
     return Look(catalog, moves.roll_forward(catalog, register), root)
 
 
+def glance(catalog: Catalog, id: Id) -> Look | None:
+    """The register as it was not long ago, for a new row that is decided in its round and nowhere else; None
+    where that does not say that the id is free: look then.
+
+    While others change the catalog a look reads what they have made, only to read it again in the round, or
+    not at all where another process puts the row.
+    """
+    if not catalog.settings.mode.has_register:
+        return None
+    catalog.follow()
+    register = catalog.register_of_late()
+    if register is None or register.rows.duplicates() or moves.moves_of(register):
+        return None
+    try:
+        check_parents(register.rows, id)
+    except NamespaceNotFound:
+        return None
+    return None if register.rows.all(object_id(id)) else Look(catalog, register, catalog.store)
+
+
 def check_parents(rows: HasRows, id: Id) -> None:
     """Raise NamespaceNotFound unless every namespace above an id exists."""
     for depth in range(1, len(id)):

@@ -25,6 +25,7 @@ from tiltyard.format.schema import Schema
 from tiltyard.format.version import FileVersion
 from tiltyard.kernels.distinct import distinct
 from tiltyard.table import write as table_write
+from tiltyard.table.creators import OwnPlace
 from tiltyard.table.delete import offsets_of
 from tiltyard.table.fit import new_schema
 from tiltyard.table.row_changes import mark_deleted
@@ -289,6 +290,8 @@ def place_of(
     destination: Any, storage_options: Any, session: Any, commit_lock: Any = None
 ) -> tuple[Store, Session, Snapshot | None]:
     """Store, session and newest version (None: no table yet) of a URI, path or dataset."""
+    if isinstance(destination, OwnPlace):
+        return destination.store, session_of(session), None
     if hasattr(destination, "_held"):
         if storage_options is not None:
             arguments.mapping("storage_options", storage_options)

@@ -116,7 +116,7 @@ def open_root(uri: Any, storage_options: Mapping[str, Any] | None, commit_lock: 
     """The store at a path or URI, or the store given, with a lock around its commits. Raises `InvalidUri` for
     anything else.
     """
-    if not isinstance(uri, str) and isinstance(uri, Store):  # a table of a catalog, whose store is open
+    if _is_store(uri):  # a table of a catalog, whose store is open
         return locked(uri, commit_lock)
     if isinstance(uri, os.PathLike):
         uri = os.fspath(uri)
@@ -124,6 +124,19 @@ def open_root(uri: Any, storage_options: Mapping[str, Any] | None, commit_lock: 
         raise InvalidUri(f"a table's location is a path or URI, found {arguments.shown(uri)}")
     options = None if storage_options is None else arguments.mapping("storage_options", storage_options)
     return locked(open_store(arguments.text("the location", uri), options), commit_lock)
+
+
+_store_types: set[type] = set()
+"""Types that were found to be stores: asking a protocol costs more than opening a file."""
+
+
+def _is_store(given: Any) -> bool:
+    kind = type(given)
+    if kind not in _store_types:
+        if kind is str or not isinstance(given, Store):
+            return False
+        _store_types.add(kind)
+    return True
 
 
 def locked(store: Store, commit_lock: Any) -> Store:

@@ -40,6 +40,7 @@ from tiltyard.format.schema import Schema
 from tiltyard.table import write as table_write
 from tiltyard.table.apply import NewTable
 from tiltyard.table.commit import commit
+from tiltyard.table.creators import OwnPlace
 from tiltyard.table.group import commit_append
 from tiltyard.table.snapshot import Snapshot, open_latest
 from tiltyard.table.write import WriteOptions, remove_files
@@ -155,6 +156,7 @@ def write_dataset(
         naming,
         NewTable(data_version=version.value, stable_row_ids=stable_row_ids, config=config),
         discards,
+        is_alone=isinstance(uri, OwnPlace),
     )
     arrow, batches = source or read_source(data_obj, schema, table_arrow(mode, snapshot))
     if mode == "append" and snapshot is not None:
@@ -189,6 +191,8 @@ class _Write:
         naming: Naming,
         new_table: NewTable,
         discard_streamed: bool,
+        *,
+        is_alone: bool,
     ) -> None:
         self._store = store
         self._session = session
@@ -199,6 +203,7 @@ class _Write:
         self._naming = naming
         self._new_table = new_table
         self._discard_streamed = discard_streamed
+        self._is_alone = is_alone
         self._files_referenced = False
 
     def run(self, arrow: Any, batches: Iterator[Any], snapshot: Snapshot | None) -> Snapshot:
@@ -274,6 +279,7 @@ class _Write:
                 strict=self._mode != "overwrite",
                 naming=self._naming,
                 new_table=self._new_table,
+                is_alone=self._is_alone,
             )
 
 

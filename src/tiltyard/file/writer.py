@@ -8,9 +8,9 @@ each column gathers.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from types import TracebackType
 from typing import Any
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 from tiltyard import runtime
 from tiltyard.encoding.levels.ravel import ravel, without_null_items
 from tiltyard.encoding.write.leaf import encode_leaf
-from tiltyard.encoding.write.options import Options, options_of
+from tiltyard.encoding.write.options import MAX_NUMBER, Options, options_of
 from tiltyard.encoding.write.pages import EncodedPage
 from tiltyard.errors import InvalidInput
 from tiltyard.file.checksums import checksum, encode_checksums
@@ -32,6 +32,7 @@ from tiltyard.format.version import FileVersion
 from tiltyard.store.protocol import ObjectWriter, Store
 
 MIB = 1 << 20
+OPTIONS_KEPT = 64
 ROW_STEP = 4096
 """Pages cut out of a larger batch hold a multiple of so many rows, so that chunks come out even."""
 
@@ -101,8 +102,11 @@ class FileWriter:
         version: FileVersion = FileVersion.V2_2,
         limits: WriteLimits | None = None,
         compression: str | None = None,
+        distinct: Collection[str] = (),
     ) -> None:
-        """`compression`: that of columns whose metadata asks for none: as in that metadata, or automatic."""
+        """`compression`: that of columns whose metadata asks for none: as in that metadata, or automatic.
+        `distinct`: top-level columns that hardly hold a value twice, for which no dictionary is looked for.
+        """
         check_version(version)
         check_schema(schema, version)
         self.path = path
@@ -111,7 +115,7 @@ class FileWriter:
         self.rows = 0
         self._store = store
         self._limits = limits or WriteLimits()
-        self._tops = [_top(each, compression) for each in schema.fields]
+        self._tops = [_top(each, compression, each.name in distinct) for each in schema.fields]
         self._columns = [leaf for top in self._tops for leaf in top.leaves]
         self._out: ObjectWriter | None = None
         self._position = 0
@@ -288,17 +292,23 @@ class FileWriter:
         self._gathered, self._gathered_bytes = [], 0
 
 
-def _top(top: Field, compression: str | None) -> _Top:
-    return _Top(top, [_Column(_options(leaf, top, compression), _room(leaf)) for leaf in top.leaves()])
+def _top(top: Field, compression: str | None, is_distinct: bool) -> _Top:
+    leaves = top.leaves()
+    return _Top(top, [_Column(_options(leaf, top, compression, is_distinct), _room(leaf)) for leaf in leaves])
 
 
-def _options(leaf: Field, top: Field, compression: str | None) -> Options:
+def _options(leaf: Field, top: Field, compression: str | None, is_distinct: bool) -> Options:
     asked = options_of(leaf, top, leaf.name)
-    return (
-        asked
-        if compression is None or asked.compression is not None
-        else replace(asked, compression=compression)
-    )
+    if asked.compression is not None:
+        compression = None
+    return _with(asked, compression, is_distinct) if compression or is_distinct else asked
+
+
+@lru_cache(maxsize=OPTIONS_KEPT)
+def _with(asked: Options, compression: str | None, is_distinct: bool) -> Options:
+    if compression is not None:
+        asked = replace(asked, compression=compression)
+    return replace(asked, dictionary_divisor=MAX_NUMBER) if is_distinct else asked
 
 
 def _room(leaf: Field) -> IndexRoom | None:

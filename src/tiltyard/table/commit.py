@@ -115,6 +115,7 @@ def commit(
     keys_meet: KeysMeet | None = None,
     skip_auto_cleanup: bool = False,
     reuse_entry: IndexMetadata | None = None,
+    is_alone: bool = False,
 ) -> Snapshot:
     """Commit the transaction on the newest version and return the version that it made.
 
@@ -125,7 +126,7 @@ def commit(
     and present. `new_table`, `naming`: for a first commit. `source`: what a Clone copies. `unhashed_key`: see
     `conflict.check`. `keys_meet`: decides where filters of inserted keys cannot. `skip_auto_cleanup`: leave
     the cleanup that the table's config may ask for to another commit. `reuse_entry`: the fragment-reuse
-    index that a Rewrite leaves, made from that of `base`.
+    index that a Rewrite leaves, made from that of `base`. `is_alone`: the place is a `creators.OwnPlace`.
 
     Raises TableAlreadyExists (a first commit that is strict), RetryableConflict (plan again),
     IncompatibleTransaction, TooMuchContention, OutcomeUnknown, InvalidInput, UnsupportedFeature (writer
@@ -137,6 +138,9 @@ def commit(
         store, session, transaction, publish, strict, naming, foreign_fragments, new_table, source
     )
     attempt.reuse_entry = reuse_entry
+    if is_alone:
+        attempt.is_alone = True
+        return attempt.create()
     if base is None and transaction.read_version == 0:
         landed = attempt.landed_before()
         if landed is not None:
@@ -188,6 +192,8 @@ class _Commit:
     new_table: NewTable | None
     source: Snapshot | None
     reuse_entry: IndexMetadata | None = None
+    is_alone: bool = False
+    """Nobody else commits here before our version stands: there is nothing to look for."""
     looked_at: float = 0.0
     """When the latest version was looked for (boot clock, seconds)."""
     created_at: float = 0.0
@@ -343,9 +349,11 @@ class _Commit:
             source=None if self.source is None else self.source.manifest,
         )
         location = VersionLocation(version, names.manifest_path(version, self.naming), self.naming)
-        if self.store.exists(names.manifest_path(version, other_naming(self.naming))):
+        if not self.is_alone and self.store.exists(names.manifest_path(version, other_naming(self.naming))):
             raise self._lost_creation()
         if self._put(manifest, location) is Created.WON:
+            if self.is_alone:  # the next commit leaves a hint
+                return committed_snapshot(self.store, self.session, location, manifest, self.transaction)
             made = self._done(manifest, location, None)
             # Only now is there a directory to queue at. A hint that its writer could never raise again (no
             # turnstile here) must not be left behind.

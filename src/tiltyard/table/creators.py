@@ -9,6 +9,7 @@ stand, readers refuse the table by naming the two schemes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tiltyard import runtime
 from tiltyard.format import names
@@ -21,6 +22,15 @@ ROOM_SECONDS = 1.0
 """How long a creator under the usual names waits for one under the old names to make room."""
 
 ROOM_POLL_SECONDS = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPlace:
+    """A directory that its creator has just named, at random, and told to nobody: there is no version in it,
+    and nobody else makes one before a first version stands there.
+    """
+
+    store: Store
 
 
 def other_naming(naming: Naming) -> Naming:

@@ -113,6 +113,10 @@ def ravel(array: Any, field: Field, *, more_pages: bool = False) -> list[Leaf]:
     Raises `InvalidInput` where a field that must not be null is, `UnsupportedFeature` for nestings that the
     format has no place for; both name the column.
     """
+    if not field.children:
+        inner = storage(array)
+        if not pa.types.is_dictionary(inner.type):
+            return [_flat(inner, field)]
     general = more_pages and _has_list_below_struct(field, False)
     return list(_walk(array, field, field.name, _Slots(None, None, len(array), len(array), (), general)))
 
@@ -154,6 +158,28 @@ def _walk(array: Any, field: Field, path: str, slots: _Slots) -> Iterator[Leaf]:
         yield from _walk(child, field.children[0], f"{path}.{field.children[0].name}", inner)
 
 
+_VALID = (ALL_VALID_ITEM,)
+_NULLABLE = (NULLABLE_ITEM,)
+
+
+def _flat(array: Any, field: Field) -> Leaf:
+    """What the walk finds where nothing is nested."""
+    rows = len(array)
+    bits, start = validity(array)
+    if bits.size:
+        def_ = np.zeros(rows, np.uint16)
+        marked = kernels.mark_nulls(def_, bits, start, 1)
+        if marked and not field.nullable:
+            raise _must_not_be_null(field.name, marked)
+        if marked:
+            return Leaf(field, field.name, array, Levels(None, def_, rows, rows, 0, 1, 1, _NULLABLE))
+    return Leaf(field, field.name, array, Levels(None, None, rows, rows, 0, 0, 0, _VALID))
+
+
+def _must_not_be_null(path: str, count: int) -> InvalidInput:
+    return InvalidInput(f"column {path!r} must not be null, but {count} of its values are")
+
+
 def _item(array: Any, field: Field, path: str, slots: _Slots) -> _Slots:
     bits, start = validity(array)
     plain = _Layer(False, nulls=slots.general and field.nullable)
@@ -165,7 +191,7 @@ def _item(array: Any, field: Field, path: str, slots: _Slots) -> _Slots:
     if not marked:
         return replace(slots, layers=(*slots.layers, plain))
     if not field.nullable:
-        raise InvalidInput(f"column {path!r} must not be null, but {marked} of its values are")
+        raise _must_not_be_null(path, marked)
     return replace(slots, def_=def_, layers=(*slots.layers, _Layer(False, nulls=True)))
 
 
@@ -194,7 +220,7 @@ def _list(array: Any, field: Field, path: str, slots: _Slots) -> tuple[Any, _Slo
     rep = np.zeros(slots.count, np.uint16) if slots.rep is None else slots.rep
     count, kept, nulls, empties, hides = kernels.measure_lists(def_, offsets, bits, start)
     if nulls and not field.nullable:
-        raise InvalidInput(f"column {path!r} must not be null, but {nulls} of its values are")
+        raise _must_not_be_null(path, nulls)
     code = 2 * len(slots.layers) + 1
     out_rep, out_def = np.empty(count, np.uint16), np.empty(count, np.uint16)
     children = np.empty(kept, np.int64) if hides else NO_ROWS
@@ -231,13 +257,15 @@ def _below_null_struct(layers: tuple[_Layer, ...]) -> bool:
     return False
 
 
+_WIDE = frozenset(each.id for each in (pa.large_list(pa.null()), pa.large_string(), pa.large_binary()))
+"""Types whose offsets have 64 bits."""
+
+
 def list_offsets(array: Any) -> I64:
     """The offsets of a list, map, string or binary array as int64, one more than values."""
     if len(array) == 0:
         return np.zeros(1, np.int64)
-    wide = pa.types.is_large_list(array.type) or pa.types.is_large_string(array.type)
-    wide = wide or pa.types.is_large_binary(array.type)
-    raw = np.frombuffer(array.buffers()[1], np.int64 if wide else np.int32)
+    raw = np.frombuffer(array.buffers()[1], np.int64 if array.type.id in _WIDE else np.int32)
     return raw[array.offset : array.offset + len(array) + 1].astype(np.int64, copy=False)
 
 

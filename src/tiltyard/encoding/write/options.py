@@ -39,16 +39,21 @@ class Options:
         return self.compression if self.compression in ("zstd", "lz4") else None
 
 
+AUTOMATIC = Options()
+
+
 def options_of(leaf: Field, top: Field, path: str) -> Options:
     """Options of a leaf below the top-level field `top`: its own metadata before that of the top-level field.
 
     The structural encoding is taken from the top-level field alone, as in the official writer. Raises
     `InvalidInput` naming the column and key for a value that has no meaning.
     """
+    if not (top.metadata or leaf.metadata):
+        return AUTOMATIC
     merged = {**top.metadata, **leaf.metadata}
     keys = {key[len(PREFIX) :]: value for key, value in merged.items() if key.startswith(PREFIX)}
     if not keys:
-        return Options()
+        return AUTOMATIC
     structure = top.metadata.get(f"{PREFIX}structural-encoding")
     if structure == "sparse":
         raise UnsupportedFeature(

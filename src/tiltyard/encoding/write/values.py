@@ -93,6 +93,10 @@ class Text:
     def all_equal(self) -> bool:
         """Whether all values that are not null are the same."""
         offsets = self.offsets
+        if not self.nulls.size and self.count > 1:  # the first and the last value tell mostly
+            first, second, last, end = (int(offsets[at]) for at in (0, 1, -2, -1))
+            if self.data[first:second].tobytes() != self.data[last:end].tobytes():
+                return False
         lengths = np.diff(offsets)
         if self.nulls.size:
             lengths = lengths[self.nulls == 0]
