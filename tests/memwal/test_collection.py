@@ -230,6 +230,23 @@ def test_what_a_failed_flush_left_goes_when_it_is_old(
     assert values(live(tmp_path / "t")) == {**BASE, 10: 1.0}
 
 
+@pytest.mark.parametrize("owners", [1, 2])
+def test_a_directory_stays_into_which_a_flush_has_put_nothing_yet(tmp_path: Path, owners: int) -> None:
+    """Its age is not known, and a collector that sleeps would delete it when it is named."""
+    dataset = streamed(tmp_path / "t")
+    for _ in range(owners - 1):
+        dataset.mem_wal_writer(SHARD).abort()
+    writer = dataset.mem_wal_writer(SHARD)
+    writer.put(rows([10], 1.0))
+    begun = shard_dir(tmp_path / "t") / layout.sstable_name(1)
+    begun.mkdir()
+    assert not collected(dataset).directories
+    assert begun.is_dir()
+    writer.close()  # as generation 1, into another one: into this one nobody flushes any more
+    assert collected(dataset).directories == 1
+    assert not begun.exists()
+
+
 def test_temporary_files_of_the_dead_go_and_others_stay(tmp_path: Path) -> None:
     dataset = streamed(tmp_path / "t")
     fill(dataset, 10).close()

@@ -214,10 +214,13 @@ class _Shard:
 
     def _is_passed(self, files: Listing) -> bool:
         """Whether no flush can name a directory of these files, however long one has slept: the shard is
-        closed, or they were made before it was claimed for its epoch.
+        closed, or they were made before it was claimed for its epoch. Where there is none yet, a flush of the
+        owner may have begun.
         """
         if is_closed(self._manifest):
             return True
+        if not len(files):
+            return False
         claimed_ns = 0
         for version, made in reversed(self._versions):
             try:
