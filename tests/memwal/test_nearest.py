@@ -14,7 +14,9 @@ import tiltyard.lance as lance
 from streamed import KEY, OTHER_SHARD, SHARD, newest_manifest
 from tiltyard.errors import InvalidInput, TiltyardError
 from tiltyard.memwal.capture import Captured, capture
+from tiltyard.memwal.compaction import compact_streams
 from tiltyard.memwal.nearest import nearest_rows
+from tiltyard.memwal.scan import LsmScan
 from tiltyard.memwal.writer import ShardWriter
 from tiltyard.table.nearest.query import Nearest
 
@@ -150,3 +152,40 @@ def test_the_planner_of_the_official_surface(tmp_path: Path) -> None:
     ):
         with pytest.raises(InvalidInput, match=told):
             planner.plan_search(query, **options)
+
+
+def ranked(now: Captured, query: list[float]) -> dict[int, float]:
+    """A hybrid search by key, since streamed rows have no row id: the ranks of two searches put together, the
+    nearest of all and the nearest of those whose text has a word, and what a filter alone finds.
+    """
+    scores: dict[int, float] = {}
+    parts = [found(now, query, 8), found(now, query, 8, where="s LIKE '%lance%' AND id % 2 = 0")]
+    parts.append(sorted(LsmScan(now, ["id"], where="s LIKE '%lance%'").table()["id"].to_pylist()))
+    for part in parts:
+        for rank, key in enumerate(part):
+            scores[key] = scores.get(key, 0.0) + 1 / (60 + rank)
+    return scores
+
+
+def test_a_search_joined_by_key_finds_the_same_wherever_the_rows_are(tmp_path: Path) -> None:
+    """Case M19, with filters in place of an index of texts, which there is not."""
+    draw = random.Random(19)
+    words = ["a lance", "tilts", "lances and shields", "nothing"]
+    rows = {key: [draw.random(), draw.random()] for key in range(60)}
+    dataset = made(tmp_path / "t", {key: rows[key] for key in range(0, 60, 2)})
+    with ShardWriter.open(dataset, SHARD) as writer:
+        for turn, key in enumerate(range(1, 60, 2)):
+            if turn in (8, 16):
+                writer.flush()
+            writer.put(batch({key: rows[key], key - 1: rows[key - 1][::-1]}, s=words[turn % 4]))
+        writer.delete(keys(6, 7))
+        query = [0.4, 0.6]
+        streamed = ranked(capture(dataset._store, dataset._session, [writer]), query)
+        others = ranked(capture(dataset._store, lance.Session(), with_logs=True), query)
+    assert len(streamed) > 20
+    assert not {6, 7} & set(streamed)
+    assert compact_streams(dataset._store, lance.Session()).generations == 3
+    merged = lance.dataset(str(tmp_path / "t"), session=lance.Session())
+    assert merged.count_rows() == 58
+    whole = ranked(capture(merged._store, merged._session), query)
+    assert streamed == others == whole
