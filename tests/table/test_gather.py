@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tiltyard.format.schema import Schema
 from tiltyard.session import Session
-from tiltyard.table.gather import decode_whole, is_narrow, keep_rows
+from tiltyard.table.gather import ALWAYS, NEVER, is_narrow, keep_rows, share_of
 from typematrix import Entry, sample
 
 SESSION = Session()
@@ -68,7 +68,8 @@ def test_narrow_values_are_decoded_whole_sooner_than_wide_ones() -> None:
         )
     )
     assert [is_narrow(field) for field in schema.fields] == [True, True, False, False, True, False, False]
-    assert decode_whole(True, 100, 1000)
-    assert not decode_whole(False, 100, 1000)
-    assert decode_whole(False, 1000, 1000)
-    assert not decode_whole(True, 1, 1000)
+    shares = [share_of(field, None) for field in schema.fields]
+    assert shares[6] > shares[0] == shares[1] == shares[4] > shares[2] == shares[3] == shares[5]
+    assert {share_of(field, True) for field in schema.fields} == {NEVER}
+    assert {share_of(field, False) for field in schema.fields} == {ALWAYS}
+    assert [share_of(field, ["s"]) for field in schema.fields if field.name in "sl"] == [NEVER, ALWAYS]

@@ -193,9 +193,9 @@ class ReadFace(Handle):
         """A scan, set up and not yet run.
 
         `columns`: names and dotted paths, or a map from names to SQL expressions. `filter`: SQL text or
-        an Arrow expression. Options: `limit`, `offset`, `batch_size` (rows), `strict_batch_size`,
-        `fragments`, `with_row_id`, `with_row_address`, `include_deleted_rows`, `order_by`, and hints
-        without effect on the result.
+        an Arrow expression. Options: `limit`, `offset`, `batch_size` (rows), `batch_size_bytes`,
+        `strict_batch_size`, `late_materialization`, `fragments`, `with_row_id`, `with_row_address`,
+        `include_deleted_rows`, `order_by`, and hints without effect on the result.
         """
         return build(ScannerBuilder(self, self._snapshot), {"columns": columns, "filter": filter, **options})  # type: ignore[arg-type]
 

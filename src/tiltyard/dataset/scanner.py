@@ -154,11 +154,13 @@ class LanceScanner(ArrowLike):
         if request.limit is not None or request.offset:
             lines.append(f"  limit: {request.limit}, offset: {request.offset}")
         if request.order_by:
-            lines.append(f"  order by: {', '.join(name for name, _, _ in request.order_by)}")
+            lines.append(f"  order by: {', '.join(map(_told, request.order_by))}")
         if verbose:
             fragments = "all" if request.fragments is None else len(request.fragments)
             lines.append(f"  fragments: {fragments} of {len(self._scan.snapshot.fragments)}")
             lines.append(f"  batch rows: {request.batch_rows}")
+            if request.batch_bytes is not None:
+                lines.append(f"  batch bytes: {request.batch_bytes}")
             lines.append(f"  LanceRead: projection=[{', '.join(self._scan.columns_read)}]")
         return "\n".join(lines)
 
@@ -211,6 +213,8 @@ class ScannerBuilder(Named):
         self._row_id = False
         self._row_address = False
         self._strict = False
+        self._late: bool | list[str] | None = None
+        self._batch_bytes: int | None = None
         self._include_deleted = False
         self._order: list[tuple[str, bool, bool]] = []
         self._use_index = True
@@ -390,7 +394,14 @@ class ScannerBuilder(Named):
         return self
 
     def late_materialization(self, late_materialization: Any) -> ScannerBuilder:
-        """A hint; columns that the filter does not need are always read after it."""
+        """Which columns beside the filter's are read after it, for the rows that pass alone: all (True), none
+        (False), or those named; None, the default, for what is cheaper by how many rows of a range pass. The
+        rows are the same.
+        """
+        if late_materialization is None or isinstance(late_materialization, bool):
+            self._late = late_materialization
+        else:
+            self._late = arguments.texts("late_materialization", late_materialization)
         return self
 
     def use_stats(self, use_stats: bool = True) -> ScannerBuilder:
@@ -398,7 +409,8 @@ class ScannerBuilder(Named):
         return self
 
     def batch_size_bytes(self, batch_size_bytes: int | None) -> ScannerBuilder:
-        """A hint; batches are bounded by rows here."""
+        """About so many bytes at most in a batch, beside `batch_size`; a row is never cut up."""
+        self._batch_bytes = arguments.maybe_whole("batch_size_bytes", batch_size_bytes, 1)
         return self
 
     def blob_handling(self, blob_handling: str | None) -> ScannerBuilder:
@@ -438,6 +450,8 @@ class ScannerBuilder(Named):
             full_batches=self._strict,
             include_deleted=self._include_deleted,
             order_by=tuple(self._order),
+            late=self._late,
+            batch_bytes=self._batch_bytes,
             use_index=self._use_index,
         )
         if self._gives_bytes:
@@ -462,9 +476,7 @@ _HINTS = (
     "fragment_readahead",
     "scan_in_order",
     "io_buffer_size",
-    "late_materialization",
     "use_stats",
-    "batch_size_bytes",
 )
 _HINTS_OF_ARROW = ("use_threads", "cache_metadata", "memory_pool", "fragment_scan_options")
 """What `pyarrow.dataset` has beside; engines that speak its words give them."""
@@ -506,6 +518,8 @@ _OPTIONS = frozenset(
         "with_row_address",
         "include_deleted_rows",
         "order_by",
+        "late_materialization",
+        "batch_size_bytes",
         "prefilter",
         "use_scalar_index",
         "disable_scoring_autoprojection",
@@ -527,3 +541,8 @@ def _ordering(name: str, given: Any) -> tuple[str, bool, bool]:
         arguments.flag(f"{name}.ascending", given.ascending),
         arguments.flag(f"{name}.nulls_first", given.nulls_first),
     )
+
+
+def _told(ordering: tuple[str, bool, bool]) -> str:
+    name, ascending, nulls_first = ordering
+    return f"{name} {'asc' if ascending else 'desc'} nulls {'first' if nulls_first else 'last'}"

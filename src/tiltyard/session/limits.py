@@ -23,7 +23,7 @@ class Limits:
     `offset_limit`: largest value of a 32-bit offset in an array that is returned.
     `null_bytes`: largest array of nulls made for a column that no data file holds.
     `parallel_bytes`: decoded bytes below which a read stays on the calling thread.
-    `spill_bytes`: rows of a stream that a merge holds in memory; what is more goes to a scratch file.
+    `spill_bytes`: rows that a merge or a sort holds in memory (bytes); what is more goes to a scratch file.
     """
 
     cache_bytes: int = 256 * MIB

@@ -4,7 +4,7 @@ them and keep some of it (D49). What is kept goes into recycled memory where val
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 NARROW_BYTES = 16  # widest value of which unpacking a whole chunk costs little more than picking a few
 NARROW_SHARE = 16  # for narrow values a range is decoded whole when one row in so many is wanted
+NESTED_SHARE = 32  # the same for lists and maps, where picking means to count through levels
 WIDE_SHARE = 4  # the same for all other values
+NEVER, ALWAYS = 0, 1 << 62  # the same where a caller has settled it
 FEW_ROWS = 16  # so few rows are picked by one read: choosing how costs more
 
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -30,19 +32,25 @@ Positions = npt.NDArray[np.int64]
 
 
 class Gather:
-    """Reads the same fields for ascending rows of any fragment of a snapshot. Safe among threads."""
+    """Reads the same fields for ascending rows of any fragment of a snapshot. Safe among threads.
 
-    def __init__(self, snapshot: Snapshot, fields: tuple[Field, ...]) -> None:
+    `late`: True to have rows picked in any case, False to have ranges decoded, or the names of the fields to
+    pick, the others being decoded; None for the cheaper way.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, fields: tuple[Field, ...], late: bool | Collection[str] | None = None
+    ) -> None:
         self.fields = fields
         self._session = snapshot.session
         self._all = FragmentColumns.of(snapshot, fields)
-        narrow = [is_narrow(field) for field in fields]
-        self._groups = []
-        for width in (True, False):
-            members = [i for i, each in enumerate(narrow) if each is width]
-            if members:
-                columns = FragmentColumns.of(snapshot, tuple([fields[i] for i in members]))
-                self._groups.append((width, members, columns))
+        groups: dict[int, list[int]] = {}
+        for at, field in enumerate(fields):
+            groups.setdefault(share_of(field, late), []).append(at)
+        self._groups = [
+            (share, members, FragmentColumns.of(snapshot, tuple([fields[at] for at in members])))
+            for share, members in groups.items()
+        ]
 
     def whole(self, fragment: Fragment) -> tuple[FileReader, Part] | None:
         """See `FragmentColumns.whole`."""
@@ -59,8 +67,8 @@ class Gather:
             return self._all.read(fragment, rows)
         first, last = int(rows[0]), int(rows[-1])
         found: list[Any] = [None] * len(self.fields)
-        for narrow, members, columns in self._groups:
-            if decode_whole(narrow, len(rows), last + 1 - first):
+        for share, members, columns in self._groups:
+            if len(rows) * share >= last + 1 - first:
                 whole = columns.read(fragment, slice(first, last + 1))
                 arrays = keep_rows(self._session, whole, rows - first)
             else:
@@ -88,9 +96,21 @@ def is_fixed(field: Field) -> bool:
     return bool(pa.types.is_primitive(kind) or pa.types.is_fixed_size_binary(kind))
 
 
-def decode_whole(narrow: bool, wanted: int, span: int) -> bool:
-    """Whether to decode a range of `span` rows and keep `wanted` of them, rather than pick those."""
-    return wanted * (NARROW_SHARE if narrow else WIDE_SHARE) >= span
+def share_of(field: Field, late: bool | Collection[str] | None) -> int:
+    """A range of rows is decoded whole when one row in so many is wanted."""
+    if late is not None:
+        return NEVER if late is True or (late is not False and field.name in late) else ALWAYS
+    if is_narrow(field):
+        return NARROW_SHARE
+    kind = field.arrow_type
+    return NESTED_SHARE if _has_lists(kind) else WIDE_SHARE
+
+
+def _has_lists(kind: Any) -> bool:
+    """Whether there are lists or maps anywhere in a type."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
+        return True
+    return pa.types.is_struct(kind) and any(_has_lists(kind.field(at).type) for at in range(kind.num_fields))
 
 
 def keep_rows(session: Session, arrays: Sequence[Any], positions: Positions) -> list[Any]:

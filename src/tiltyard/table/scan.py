@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from tiltyard import runtime
 from tiltyard.errors import InvalidInput
-from tiltyard.table.dictionaries import united
 from tiltyard.table.plan import (
     DEFAULT_BATCH_ROWS,
     Piece,
@@ -39,7 +38,6 @@ from tiltyard.table.projection import (
 )
 from tiltyard.table.removed import tells_removed
 from tiltyard.table.row_counts import chosen_positions, live_rows, rows_of_fragments
-from tiltyard.table.sorting import sort_order
 from tiltyard.table.streaming import (
     count_units,
     offsets_of_units,
@@ -89,6 +87,12 @@ class ScanRequest:
     """Whether deleted rows come too, with null row id and address."""
     order_by: Sequence[tuple[str, bool, bool]] = field(default=())
     """(column, ascending, nulls first) in order of weight."""
+    late: bool | Sequence[str] | None = None
+    """Whether columns beside the filter's are read for the rows that pass alone (names: these are), or as
+    whole ranges; None for what is cheaper, by how many rows of a range pass.
+    """
+    batch_bytes: int | None = None
+    """About so many bytes at most in a batch of a stream."""
     use_index: bool = True
     """Whether an index may say which rows to read; the rows are the same."""
 
@@ -107,6 +111,10 @@ class Scan:
             raise InvalidInput(
                 "include_deleted_rows needs the row id in the result, but with_row_id is false; set it"
             )
+        if request.order_by:
+            from tiltyard.table.sorted_scan import check_order
+
+            check_order(self)
 
     @property
     def schema(self) -> Any:
@@ -119,7 +127,9 @@ class Scan:
     def table(self) -> Any:
         """All rows as one `pa.Table`; chunks lie within fragments, or hold several whole ones."""
         if self.request.order_by:
-            return self._sorted()
+            from tiltyard.table.sorted_scan import sorted_rows
+
+            return pa.concat_tables([self.schema.empty_table(), *sorted_rows(self)])
         row_bytes = estimated_row_bytes(self.projection.fields)
         if self.predicate is None:
             units = self._units(None, self.request.offset, self.request.limit)
@@ -138,15 +148,27 @@ class Scan:
 
         Small fragments share a batch, unless they are to be kept apart.
         """
-        if self.request.order_by:
-            yield from self._sorted().to_batches(max_chunksize=self.request.batch_rows)
-            return
         rows = self.request.batch_rows
-        stream = self._stream(apart and not self.request.full_batches)
-        if self.request.full_batches:
-            yield from rechunked(stream, rows, self.schema)
+        if self.request.order_by:
+            from tiltyard.table.sorted_scan import sorted_rows
+
+            pieces = (batch for table in sorted_rows(self) for batch in table.to_batches(max_chunksize=rows))
+            yield from self._cut(rechunked(pieces, rows, self.schema))
             return
+        stream = self._stream(apart and not self.request.full_batches)
+        yield from rechunked(stream, rows, self.schema) if self.request.full_batches else self._cut(stream)
+
+    def units(self) -> Iterator[Any]:
+        """Rows in order as `pa.RecordBatch`es of the size in which they are read."""
+        return self._stream()
+
+    def _cut(self, stream: Iterator[Any]) -> Iterator[Any]:
+        """The same rows in batches of at most so many rows, and about so many bytes, as are asked for."""
+        most, nbytes = self.request.batch_rows, self.request.batch_bytes
         for batch in stream:
+            rows = most
+            if nbytes is not None:
+                rows = max(1, min(most, batch.num_rows * nbytes // max(1, batch.nbytes)))
             if batch.num_rows <= rows:
                 yield batch
             else:
@@ -196,9 +218,15 @@ class Scan:
 
     @property
     def columns_read(self) -> list[str]:
-        """Names of the columns that are read, those of the filter included."""
-        fields = (*self._tested_fields(), *self.projection.fields)
-        return list(dict.fromkeys(each.name for each in fields))
+        """Names of the columns that are read, those of the filter first; in parentheses those that may be
+        read for the rows that pass alone.
+        """
+        tested = dict.fromkeys(each.name for each in self._tested_fields())
+        others = dict.fromkeys(each.name for each in self.projection.fields if each.name not in tested)
+        late = self.request.late
+        if late is None or isinstance(late, bool):
+            late = [] if late is False else list(others)
+        return [*tested, *(f"({name})" if name in late else name for name in others)]
 
     def rows_looked_at(self) -> int:
         """How many rows are read for the filter, or all that are given where there is none."""
@@ -226,7 +254,11 @@ class Scan:
         if (self.predicate is None or is_settled) and not self.request.include_deleted:
             return self._plain
         return UnitReader(
-            self.snapshot, self.projection, self.predicate, include_deleted=self.request.include_deleted
+            self.snapshot,
+            self.projection,
+            self.predicate,
+            include_deleted=self.request.include_deleted,
+            late=self.request.late,
         )
 
     def _tested_fields(self) -> Any:
@@ -334,21 +366,14 @@ class Scan:
             if left == 0:
                 return
 
-    def _sorted(self) -> Any:
-        request = self.request
-        whole = replace(request, limit=None, offset=0, order_by=())
-        names = [name for name, _, _ in request.order_by]
-        by = replace(whole, columns=names, row_id=False, row_address=False)
-        if request.include_deleted:
-            by = replace(by, row_id=True)
-        table = united(Scan(self.snapshot, whole).table())
-        order = sort_order(united(Scan(self.snapshot, by).table()), request.order_by)
-        stop = None if request.limit is None else request.offset + request.limit
-        return table.take(pa.array(order[request.offset : stop]))
-
 
 def check_request(request: ScanRequest) -> None:
-    """Raise `InvalidInput` for numbers that are out of range."""
+    """Raise `InvalidInput` for numbers that are out of range, and for what does not go together."""
+    if request.batch_bytes is not None and request.full_batches:
+        raise InvalidInput(
+            "batch_size_bytes cannot be combined with strict_batch_size, which wants batches of exactly so "
+            "many rows: leave one out"
+        )
     if request.limit is not None and request.limit < 0:
         raise InvalidInput(f"limit must be non-negative, found {request.limit}")
     if request.offset < 0:

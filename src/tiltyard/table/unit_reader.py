@@ -6,7 +6,7 @@ would overflow 32-bit offsets is halved until it fits (case E12).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -57,7 +57,9 @@ class UnitReader:
         predicate: Expr | None = None,
         *,
         include_deleted: bool = False,
+        late: bool | Collection[str] | None = None,
     ) -> None:
+        """`late`: how columns beside the filter's are read; see `Gather`."""
         self.snapshot = snapshot
         self.projection = projection
         self._predicate = predicate
@@ -76,8 +78,8 @@ class UnitReader:
                 for field in projection.fields
             ]
             self._needs_tested = any(at >= 0 for at in self._reused)
-            late = tuple(field for field, at in zip(projection.fields, self._reused, strict=True) if at < 0)
-            self._late_columns = Gather(snapshot, late)
+            others = tuple(field for field, at in zip(projection.fields, self._reused, strict=True) if at < 0)
+            self._late_columns = Gather(snapshot, others, late)
         self._single: dict[int, Gather] = {}
 
     # -- whole units -----------------------------------------------------------------------------
