@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
-from itertools import count
 from typing import Any
 from unittest import mock
 
+from planting import MOST
 from tiltyard import runtime
 from tiltyard.dataset import write as dataset_write
 from tiltyard.errors import OutcomeUnknown, TagNotFound
@@ -29,9 +29,6 @@ from tiltyard.testing.simulation.explore import explore
 from tiltyard.testing.simulation.port import SimulatedPort
 from tiltyard.testing.simulation.scenarios import SCENARIOS
 
-SECONDS = 60.0
-"""Time in which each must be found."""
-
 SHRINKING_RUNS = 40
 """Enough to see that findings get simpler."""
 
@@ -45,7 +42,7 @@ def found(planting: Planting, scenario: str, *checks: str, **weather: Any) -> st
         changed = replace(made.settings.weather, **{"failing_reads": False, **weather})
         made.settings = replace(made.settings, weather=changed, switch_chance=0.5)
     with planting():
-        report = explore(made, count(), seconds=SECONDS, shrinking_runs=SHRINKING_RUNS)
+        report = explore(made, range(MOST), shrinking_runs=SHRINKING_RUNS)
     assert report.finding is not None, f"nothing found: {report}"
     wrong = report.finding.run.wrong
     assert any(each.startswith(check) for each in wrong for check in checks), report.finding

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
-from itertools import count
 from typing import Any
 from unittest import mock
 
+from planting import MOST
 from tiltyard.catalog import creating, moves, namespaces, planning, rewrite, round, trash, waiting
 from tiltyard.catalog.catalog import Catalog
 from tiltyard.catalog.names import WAITING_DIR, object_id
@@ -25,9 +25,6 @@ from tiltyard.testing.simulation import catalogs
 from tiltyard.testing.simulation.catalogs_scenarios import CatalogScenario
 from tiltyard.testing.simulation.explore import exhaust, explore
 from tiltyard.testing.simulation.scenarios import CATALOGS
-
-SECONDS = 60.0
-"""Time in which each must be found."""
 
 SHRINKING_RUNS = 10
 """Enough to see that findings get simpler."""
@@ -70,7 +67,7 @@ def found(
         if every_schedule:
             report = exhaust(made, events=1)
         else:
-            report = explore(made, count(), seconds=SECONDS, shrinking_runs=SHRINKING_RUNS)
+            report = explore(made, range(MOST), shrinking_runs=SHRINKING_RUNS)
     assert report.finding is not None, f"nothing found: {report}"
     wrong = report.finding.run.wrong
     assert any(each.startswith(f"{check}:") for each in wrong for check in checks), report.finding

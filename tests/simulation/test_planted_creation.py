@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from itertools import count
 from typing import Any
 from unittest import mock
 
+from planting import MOST
 from tiltyard.store import Created
 from tiltyard.store.exclusive import ExclusiveCreator
 from tiltyard.testing.faults import Fault
 from tiltyard.testing.simulation.explore import explore
 from tiltyard.testing.simulation.scenarios import SCENARIOS
 
-SECONDS = 60.0
 SHRINKING_RUNS = 20
 
 
@@ -32,7 +31,7 @@ def found(planted: Any, *faults: Fault) -> list[str]:
     )
     made.settings = replace(made.settings, weather=weather, switch_chance=0.5)
     with mock.patch.object(ExclusiveCreator, "_finished", planted):
-        report = explore(made, count(), seconds=SECONDS, shrinking_runs=SHRINKING_RUNS)
+        report = explore(made, range(MOST), shrinking_runs=SHRINKING_RUNS)
     assert report.finding is not None, f"nothing found: {report}"
     return list(report.finding.run.wrong)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import count
 from typing import Any
 from unittest import mock
 
+from planting import MOST
 from tiltyard import runtime
 from tiltyard.dataset import LanceDataset
 from tiltyard.dataset import write as dataset_write
@@ -22,7 +22,6 @@ from tiltyard.testing.simulation.explore import explore
 from tiltyard.testing.simulation.port import SimulatedPort
 from tiltyard.testing.simulation.scenarios import SCENARIOS
 
-SECONDS = 60.0
 SHRINKING_RUNS = 20
 
 
@@ -33,7 +32,7 @@ def found(scenario: str, owner: Any, name: str, value: Any, **weather: Any) -> t
         changed = replace(made.settings.weather, **weather)
         made.settings = replace(made.settings, weather=changed, switch_chance=0.5)
     with mock.patch.object(owner, name, value):
-        report = explore(made, count(), seconds=SECONDS, shrinking_runs=SHRINKING_RUNS)
+        report = explore(made, range(MOST), shrinking_runs=SHRINKING_RUNS)
     assert report.finding is not None, f"nothing found: {report}"
     return report.finding.run.kinds
 
