@@ -138,6 +138,8 @@ class Client:
             try:
                 return run()
             except passing as error:
+                if verb == "list" and attempts.sent == 1:
+                    self._check_access(path)
                 if not attempts.again():
                     raise self.unavailable(verb, path, error, attempts) from error
             except TiltyardError:
@@ -174,6 +176,18 @@ class Client:
             f"cannot {verb} {self.named(path)}: no usable answer to {attempts.sent} requests within "
             f"{attempts.seconds:.1f} s; check the endpoint and the network. The last: {told(error)}"
         )
+
+    def _check_access(self, path: str) -> None:
+        """Raise StoreAccessDenied if that is why a listing failed, which obstore does not tell apart."""
+        import obstore
+        from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
+
+        try:
+            obstore.head(self.handle, NO_OBJECT)
+        except (PermissionDeniedError, UnauthenticatedError) as error:
+            raise self.refusal("list", path, error) from error
+        except Exception:  # whatever it is, the listing is sent again
+            return
 
     def _answers(self) -> bool:
         """Whether the store says of an object that it is not there."""
