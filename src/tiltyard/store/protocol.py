@@ -95,6 +95,14 @@ class ObjectWriter(Protocol):
     ) -> None: ...
 
 
+class Paged(Protocol):
+    """What a store offers besides if it lists in pages, in order, and has no directories."""
+
+    def first_page(self, directory: str) -> tuple[Listing, bool]:
+        """The first objects below a directory, sorted, for one request; whether these are all."""
+        ...
+
+
 @runtime_checkable
 class Store(Protocol):
     """Bytes at rest under one root. Safe to share among threads, and usable in a forked child."""

@@ -112,10 +112,11 @@ def open_latest(store: Store, session: Session) -> Snapshot:
     """
     watch: _Watch | None = None
     for _ in range(MAX_OPEN_ATTEMPTS):
-        location, by_time = newest(store, session)
+        found = newest(store, session)
+        location = found.location
         try:
-            stat = store.stat(location.path)
-            if by_time:
+            stat = found.stat or store.stat(location.path)
+            if found.by_time:
                 known = session.cache.get(_cache_key(store, stat))
                 if known is not None:
                     return Snapshot(store, known[0], location, session, known[1])

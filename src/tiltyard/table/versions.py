@@ -1,8 +1,9 @@
 """Which versions there are, and which is the latest (decision D13; table format, section 2).
 
 On a local disk the directory's modification time answers most questions with one call; else its names are
-listed. The hint file is written for other programs and never used to find a version: nothing around it can
-confirm it (docs/design/002-latest-version.md).
+listed, on object stores the first page of them, where the newest stands first. The hint file is written for
+other programs and never used to find a version: nothing around it can confirm it
+(docs/design/002-latest-version.md).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tiltyard.errors import CorruptFile, ObjectNotFound, StoreError, TableNotFou
 from tiltyard.format import names
 from tiltyard.format.names import Naming
 from tiltyard.session import Session
-from tiltyard.store import Store
+from tiltyard.store import ObjectStat, Store
 
 RACY_NS = 20_000_000
 """A directory time younger than this when it was looked at may hide a later change in the same clock tick
@@ -48,6 +49,18 @@ class VersionLocation:
 
 
 @dataclass(frozen=True, slots=True)
+class Newest:
+    """The newest version. `by_time`: only the time of the directory was compared; of another directory that
+    has come to the name and was changed in the same tick of the clock, that says nothing. `stat`: the
+    manifest's facts, where looking for it has told them.
+    """
+
+    location: VersionLocation
+    by_time: bool = False
+    stat: ObjectStat | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class _Seen:
     """The latest version as it was when the directory had this time."""
 
@@ -61,17 +74,15 @@ def latest(store: Store, session: Session) -> VersionLocation:
 
     Raises TableNotFound when there is no table, CorruptFile when both manifest naming schemes are in use.
     """
-    return newest(store, session)[0]
+    return newest(store, session).location
 
 
-def newest(store: Store, session: Session) -> tuple[VersionLocation, bool]:
-    """As `latest`, with whether only the time of the directory was compared: of another directory that has
-    come to the name and was changed in the same tick of the clock, that says nothing.
-    """
-    found, by_time = _newest(store, session)
+def newest(store: Store, session: Session) -> Newest:
+    """As `latest`, with how it was found."""
+    found = _newest(store, session)
     if found is None:
         raise _no_table(store)
-    return found, by_time
+    return found
 
 
 def forget(store: Store, session: Session) -> None:
@@ -89,26 +100,42 @@ def _no_table(store: Store) -> TableNotFound:
 
 def latest_or_none(store: Store, session: Session) -> VersionLocation | None:
     """As `latest`, None where there is no table."""
-    return _newest(store, session)[0]
+    found = _newest(store, session)
+    return None if found is None else found.location
 
 
-def _newest(store: Store, session: Session) -> tuple[VersionLocation | None, bool]:
+def _newest(store: Store, session: Session) -> Newest | None:
+    if (paged := getattr(store, "first_page", None)) is not None:
+        return _listed_first(store, *paged(names.VERSIONS_DIR))
     try:
         # Before anything else: what changes after this moment shows as another time next time.
         directory_ns = store.dir_stat(names.VERSIONS_DIR)
     except ObjectNotFound:
-        return None, False
+        return None
     if directory_ns is None:
-        return _greatest(store), False
+        return _of(_greatest(store))
     key = _seen_key(store)
     seen: _Seen | None = session.cache.get(key)
     if seen is not None and seen.directory_ns == directory_ns and seen.looked_ns - directory_ns > RACY_NS:
-        return seen.location, True
+        return Newest(seen.location, by_time=True)
     looked_ns = store.now_ns()
     found = _greatest(store)
     if found is not None:
         session.cache.put(key, _Seen(found, directory_ns, looked_ns), LOCATION_BYTES)
-    return found, False
+    return _of(found)
+
+
+def _of(location: VersionLocation | None) -> Newest | None:
+    return None if location is None else Newest(location)
+
+
+def _listed_first(store: Store, page: Sequence[ObjectStat], whole: bool) -> Newest | None:
+    """The newest version by the beginning of a listing; by all of it where that does not tell."""
+    listed = {each.path.rpartition("/")[2]: each for each in page}
+    found = _greatest_of(store, sorted(listed))
+    if found is None:
+        return None if whole else _of(_greatest(store))
+    return Newest(found, stat=listed.get(found.path.rpartition("/")[2]))
 
 
 def _seen_key(store: Store) -> tuple[str, str, str, str]:
@@ -128,7 +155,11 @@ def read_hint(store: Store) -> int | None:
 
 
 def _greatest(store: Store) -> VersionLocation | None:
-    listed = store.list_names(names.VERSIONS_DIR)
+    return _greatest_of(store, store.list_names(names.VERSIONS_DIR))
+
+
+def _greatest_of(store: Store, listed: Sequence[str]) -> VersionLocation | None:
+    """The newest of a sorted listing, which begins where the whole one does."""
     if any(
         parsed is not None and parsed[1] == "V1" for parsed in map(names.parse_manifest_name, _odd(listed))
     ):

@@ -45,6 +45,9 @@ MAX_CLIENTS = 64
 UPLOAD_RETRIES = 4
 """Times that a part of an upload is sent again: only whole objects are answered for, parts are nobody's."""
 
+EXPRESS = "--x-s3"
+"""How names of directory buckets end."""
+
 NO_OBJECT = ".tmp-no-such-object"
 """Asked for to learn whether a store answers at all."""
 
@@ -71,6 +74,13 @@ class Client:
 
     def _renew(self) -> None:
         self.lock: Lock = runtime.lock()
+
+    @property
+    def lists_in_order(self) -> bool:
+        """Whether listings come in the order of names: not from directory buckets, nor from web servers."""
+        if self.service is Service.HTTP:
+            return False
+        return not (self.bucket.endswith(EXPRESS) or self.options.get("s3_express"))
 
     # -- obstore ---------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -207,20 +208,28 @@ class RemoteStore:
         found.sort(key=lambda one: one.path)
         return found
 
-    def _walk(self, directory: str, after: str | None) -> Listing:
+    def _walk(self, directory: str, after: str | None, pages: int | None = None) -> Listing:
         import obstore
 
         cut = len(self._prefix) + 1 if self._prefix else 0
         within = f"{directory}/" if directory else ""
         found: Listing = []
-        for some in obstore.list(
-            self.client.handle, directory or None, offset=after, chunk_size=LISTED_AT_ONCE
-        ):
+        listed = obstore.list(self.client.handle, directory or None, offset=after, chunk_size=LISTED_AT_ONCE)
+        for some in islice(listed, pages):
             for one in some:
                 key = one["path"]
                 if key.startswith(within) and (after is None or key > after):
                     found.append(_described(key[cut:], one))
         return found
+
+    def first_page(self, directory: str) -> tuple[Listing, bool]:
+        """See `protocol.Paged`. What lists in no order is listed whole."""
+        if self.client.lists_in_order:
+            full = joined(self._prefix, checked_dir(directory))
+            found = self.client.call("list", full, lambda: self._walk(full, None, pages=1))
+        else:
+            found = self.list(directory)
+        return found, not self.client.lists_in_order or len(found) < LISTED_AT_ONCE
 
     def list_names(self, directory: str = "") -> Names:
         import obstore
