@@ -41,10 +41,8 @@ def test_what_either_writes_the_other_reads_changes_and_cleans(
         assert table.count_rows() == 900 - 6 + 2
         assert table.take([3, 500]).num_rows == 2
         assert table.to_table(filter="id = 7")["name"].to_pylist() == ["changed", "changed", "n7"]
-        before = len(s3.keys(bucket))
         # The store's clock is known to the second: what was made in the last one may stay.
         assert 1 <= table.cleanup_old_versions(older_than=timedelta(0)).old_versions < table.version
-        assert len(s3.keys(bucket)) < before
         table.optimize.compact_files()
         assert peer(CLEAN, p=place, o=options, timedelta=timedelta) == 896
         found = ours.dataset(place, storage_options=options)

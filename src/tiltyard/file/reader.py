@@ -62,7 +62,12 @@ def open_file(
     found = held.maps.get(key)
     if found is not None:
         return found
-    reader = read_file(store.map(path, size), path, held)
+    if getattr(store, "ranged", False):
+        from tiltyard.file.ranged import open_ranged  # which derives from what is here
+
+        reader = open_ranged(store, path, size, held, key)
+    else:
+        reader = read_file(store.map(path, size), path, held)
     held.maps.put(key, reader, reader.nbytes)
     return reader
 

@@ -29,6 +29,12 @@ SLAB_UNIT_BYTES = 2 * MIB
 SLAB_FIT = 2
 
 
+def reserved(nbytes: int) -> mmap.mmap:
+    """Zeros of which only what is written to takes memory; gone with the last object that refers to them."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+    return mmap.mmap(-1, max(nbytes, 1), flags=flags)
+
+
 class _Slab:
     """One anonymous mapping and the array over it."""
 

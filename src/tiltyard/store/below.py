@@ -45,6 +45,11 @@ class Below:
     def durable(self) -> bool:
         return self._store.durable
 
+    @property
+    def ranged(self) -> bool:
+        """As the store above."""
+        return getattr(self._store, "ranged", False)
+
     def _path(self, path: str) -> str:
         return joined(self._prefix, checked(path))
 

@@ -96,10 +96,13 @@ class ObjectWriter(Protocol):
 
 
 class Paged(Protocol):
-    """What a store offers besides if it lists in pages, in order, and has no directories."""
+    """What a store of objects that are far away offers besides."""
+
+    ranged: bool
+    """Whether large objects should not be read whole where a few ranges do."""
 
     def first_page(self, directory: str) -> tuple[Listing, bool]:
-        """The first objects below a directory, sorted, for one request; whether these are all."""
+        """The first objects below a directory, in order, for one request; whether these are all."""
         ...
 
 

@@ -235,16 +235,16 @@ class Client:
         import obstore
 
         path = f"{directory}/.tmp-clock-{runtime.uuid4().hex}".lstrip("/")
-        before = runtime.now_ns()
         try:
             self.call("write", path, lambda: obstore.put(self.handle, path, b"", use_multipart=False))
+            after = runtime.now_ns()
             try:
                 made = self.call("find", path, lambda: obstore.head(self.handle, path))
             finally:
                 self.call("remove", path, lambda: obstore.delete(self.handle, path))
         except StoreError:
             return 0
-        return stamp_ns(made) - before
+        return stamp_ns(made) - after
 
 
 class Attempts:

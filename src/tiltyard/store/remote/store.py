@@ -44,6 +44,8 @@ class RemoteStore:
     """A prefix of a bucket; it need not exist before the first write."""
 
     durable = True
+    ranged = True
+    """Large objects are not to be read whole where a few ranges do (`protocol.Paged`)."""
 
     def __init__(self, client: Client, uri: str, prefix: str = "") -> None:
         self.client = client
