@@ -27,7 +27,7 @@ from tiltyard.table.versions import (
     forget,
     latest,
     list_versions,
-    locate,
+    located,
     newest,
     not_found,
 )
@@ -166,9 +166,10 @@ class _Watch:
 def _open_version(store: Store, session: Session, version: int) -> Snapshot:
     if isinstance(version, bool) or not isinstance(version, int):
         raise InvalidInput(f"a version is a number, found {version!r}")
-    location = locate(store, version)
+    found = located(store, version)
+    location = found.location
     try:
-        return read_snapshot(store, session, location)
+        return _read(store, session, location, found.stat or store.stat(location.path))
     except ObjectNotFound:
         raise not_found(store, version) from None
     except CorruptFile as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tiltyard.errors import CorruptFile, ObjectNotFound, StoreError, TableNotFound, VersionNotFound
@@ -49,10 +50,12 @@ class VersionLocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Newest:
-    """The newest version. `by_time`: only the time of the directory was compared; of another directory that
-    has come to the name and was changed in the same tick of the clock, that says nothing. `stat`: the
-    manifest's facts, where looking for it has told them.
+class Found:
+    """A version that was looked for, mostly the newest.
+
+    `by_time`: only the time of the directory was compared; of another directory that has come to the name and
+    was changed in the same tick of the clock, that says nothing. `stat`: the manifest's facts, where looking
+    for it has told them.
     """
 
     location: VersionLocation
@@ -77,7 +80,7 @@ def latest(store: Store, session: Session) -> VersionLocation:
     return newest(store, session).location
 
 
-def newest(store: Store, session: Session) -> Newest:
+def newest(store: Store, session: Session) -> Found:
     """As `latest`, with how it was found."""
     found = _newest(store, session)
     if found is None:
@@ -104,7 +107,7 @@ def latest_or_none(store: Store, session: Session) -> VersionLocation | None:
     return None if found is None else found.location
 
 
-def _newest(store: Store, session: Session) -> Newest | None:
+def _newest(store: Store, session: Session) -> Found | None:
     if (paged := getattr(store, "first_page", None)) is not None:
         return _listed_first(store, *paged(names.VERSIONS_DIR))
     try:
@@ -117,7 +120,7 @@ def _newest(store: Store, session: Session) -> Newest | None:
     key = _seen_key(store)
     seen: _Seen | None = session.cache.get(key)
     if seen is not None and seen.directory_ns == directory_ns and seen.looked_ns - directory_ns > RACY_NS:
-        return Newest(seen.location, by_time=True)
+        return Found(seen.location, by_time=True)
     looked_ns = store.now_ns()
     found = _greatest(store)
     if found is not None:
@@ -125,17 +128,17 @@ def _newest(store: Store, session: Session) -> Newest | None:
     return _of(found)
 
 
-def _of(location: VersionLocation | None) -> Newest | None:
-    return None if location is None else Newest(location)
+def _of(location: VersionLocation | None) -> Found | None:
+    return None if location is None else Found(location)
 
 
-def _listed_first(store: Store, page: Sequence[ObjectStat], whole: bool) -> Newest | None:
+def _listed_first(store: Store, page: Sequence[ObjectStat], whole: bool) -> Found | None:
     """The newest version by the beginning of a listing; by all of it where that does not tell."""
     listed = {each.path.rpartition("/")[2]: each for each in page}
     found = _greatest_of(store, sorted(listed))
     if found is None:
         return None if whole else _of(_greatest(store))
-    return Newest(found, stat=listed.get(found.path.rpartition("/")[2]))
+    return Found(found, stat=listed.get(found.path.rpartition("/")[2]))
 
 
 def _seen_key(store: Store) -> tuple[str, str, str, str]:
@@ -215,6 +218,11 @@ def list_names(store: Store, above: int = 0) -> list[VersionLocation]:
 
 def locate(store: Store, version: int) -> VersionLocation:
     """The manifest of one version. Raises VersionNotFound, which says the range or that it was removed."""
+    return located(store, version).location
+
+
+def located(store: Store, version: int) -> Found:
+    """As `locate`, with the manifest's facts where asking for them is all that it takes."""
     if version >= names.DETACHED_BIT:
         namings: Sequence[Naming] = ("detached",)
     else:
@@ -222,8 +230,12 @@ def locate(store: Store, version: int) -> VersionLocation:
     if 0 < version < 2 * names.DETACHED_BIT:
         for naming in namings:
             path = names.manifest_path(version, naming)
-            if store.exists(path):
-                return VersionLocation(version, path, naming)
+            location = VersionLocation(version, path, naming)
+            if hasattr(store, "first_page"):
+                with suppress(ObjectNotFound):
+                    return Found(location, stat=store.stat(path))
+            elif store.exists(path):
+                return Found(location)
     raise not_found(store, version)
 
 
