@@ -40,7 +40,7 @@ LAYERS = [
     {"cli"},
 ]
 RANK = {layer: rank for rank, layers in enumerate(LAYERS) for layer in layers}
-FREE = ("__init__", "testing")
+FREE = ("__init__", "__main__", "testing")
 ABOVE_TESTING = ("cli",)  # `tiltyard probe` runs the shipped tests
 
 # -- one door to the machine ---------------------------------------------------------------------

@@ -118,7 +118,7 @@ def test_head_shows_rows_columns_and_what_a_predicate_keeps(
 
 def program(*words: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
     env = dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in sys.path if p))
-    return subprocess.run([sys.executable, "-m", "tiltyard.cli", *words], env=env, check=False, **options)
+    return subprocess.run([sys.executable, "-m", "tiltyard", *words], env=env, check=False, **options)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")

@@ -129,7 +129,12 @@ def test_the_sharding_is_revised_and_resumed(place: str, capsys: Any) -> None:
     assert "2 shards of earlier shardings sealed and drained; sharding spec 2 is in force" in told(
         capsys, "shard", "revise", place, "--buckets", "4"
     )
-    assert "into 4 shards (spec 2)" in told(capsys, "shards", place)
+    shown = told(capsys, "shards", place)
+    assert "into 4 shards (spec 2)" in shown
+    assert shown.endswith("\n2 shards of earlier shardings, sealed and in the table (--all shows them)\n")
+    assert "epoch" not in shown
+    for words in (("shards",), ("shard", "list")):
+        assert len(told(capsys, *words, place, "--all").splitlines()) == 4
     assert rows(place) == before
     from tiltyard.memwal.resharding import compacted, revise
 

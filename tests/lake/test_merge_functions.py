@@ -70,7 +70,7 @@ def test_functions_are_told_and_stay(table: ty.Table) -> None:
 
 def test_a_table_that_was_streamed_into_without_takes_none(table: ty.Table) -> None:
     table.stream().close()
-    with pytest.raises(InvalidInput, match="the newest row counts, since it was first streamed into"):
+    with pytest.raises(InvalidInput, match="the newest row of a key counts, since it was first"):
         table.stream(merge=MERGE)
 
 

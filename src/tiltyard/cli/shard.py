@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
     found = dataset(arguments.uri)
     action = arguments.action
     if action == "list":
-        show(found._snapshot, arguments.json)
+        show(found._snapshot, arguments.json, arguments.all)
         return 0
     if action == "check":
         return _check(found._snapshot, arguments.shard, arguments.checksums)

@@ -29,17 +29,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The table, and the form of the answer."""
     parser.add_argument("uri", help=TABLE_HELP)
     parser.add_argument("--json", action="store_true", help="everything that is known, as one JSON object")
+    parser.add_argument(
+        "--all", action="store_true", help="also shards of earlier shardings that are sealed and in the table"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     from tiltyard.dataset import dataset
 
-    show(dataset(arguments.uri)._snapshot, arguments.json)
+    show(dataset(arguments.uri)._snapshot, arguments.json, arguments.all)
     return 0
 
 
-def show(snapshot: Snapshot, as_json: bool) -> None:
-    """Print the overview."""
+def show(snapshot: Snapshot, as_json: bool, every: bool) -> None:
+    """Print the overview; shards that are done with are only counted, but for `every`."""
     from tiltyard.memwal.overview import shard_facts, sharding_of
 
     facts, sharding = shard_facts(snapshot), sharding_of(snapshot)
@@ -58,8 +61,19 @@ def show(snapshot: Snapshot, as_json: bool) -> None:
         return
     import pyarrow as pa
 
-    shown = pa.Table.from_pylist([_row(each) for each in facts])
-    print("\n".join(lines(shown, terminal_width(), whole=("shard",))))
+    done = [] if every or sharding is None else [each for each in facts if _is_done(each, sharding)]
+    if rows := [_row(each) for each in facts if each not in done]:
+        print("\n".join(lines(pa.Table.from_pylist(rows), terminal_width(), whole=("shard",))))
+    if done:
+        print(
+            f"{counted(len(done), 'shard')} of earlier shardings, sealed and in the table (--all shows them)"
+        )
+
+
+def _is_done(facts: ShardFacts, sharding: Sharding) -> bool:
+    """Whether nothing comes of a shard any more: it is of an earlier sharding, and the table holds it."""
+    is_earlier = facts.spec_id is not None and facts.spec_id != sharding.spec_id
+    return is_earlier and facts.status == "sealed" and not facts.waiting and not facts.log_entries
 
 
 def _told(sharding: Sharding) -> str:

@@ -9,6 +9,7 @@ from tiltyard.dataset import arguments
 from tiltyard.errors import InvalidInput, UndrainedRows
 from tiltyard.lake.words import plain
 from tiltyard.table.apply.mem_wal import entry_of
+from tiltyard.table.snapshot import open_latest
 
 if TYPE_CHECKING:
     from tiltyard.dataset import LanceDataset
@@ -151,7 +152,10 @@ class Streamed:
         from tiltyard.memwal.draining import drain
 
         self._check_writable("drain")
-        done = drain(self._ds, take_over=arguments.flag("take_over", take_over))
+        takes = arguments.flag("take_over", take_over)
+        if entry_of(open_latest(self._ds._store, self._ds._session).manifest) is None:
+            raise InvalidInput(f"nobody has streamed into {self._ds.uri} yet: there is nothing to bring in")
+        done = drain(self._ds, take_over=takes)
         self._ds.checkout_latest()
         return done
 

@@ -369,10 +369,10 @@ def _check_merge(ds: LanceDataset, functions: dict[str, str] | None) -> None:
         return
     found = details.get("merge_functions")
     if found != functions:
-        told = "the newest row counts" if found is None else f"its functions are {found}"
+        told = "the newest row of a key counts" if found is None else f"rows of a key are merged by {found}"
         raise InvalidInput(
-            f"of rows of one key in {ds.uri} {told}, since it was first streamed into, and merge={functions} "
-            "was asked for: what was put already would mean something else. Leave it out"
+            f"in {ds.uri} {told}, since it was first streamed into, and merge={functions} was asked for: "
+            "what was put already would mean something else. Leave it out"
         )
 
 

@@ -41,6 +41,7 @@ from tiltyard.memwal.publishing import Publisher
 from tiltyard.memwal.routing import Value
 from tiltyard.runtime.awaiting import Begin, in_thread, told
 from tiltyard.runtime.combine import CombiningQueue
+from tiltyard.table.wording import counted
 
 if TYPE_CHECKING:
     from tiltyard.memwal.config import WriterConfig
@@ -362,7 +363,7 @@ class ShardWriter:
             if self._waits_for_compaction and runtime.monotonic() >= until:
                 waiting = len(self._log.manifest.sstables)
                 raise CompactionBehind(
-                    f"shard {self.shard_id} has published {waiting} generations that are not in the table "
+                    f"shard {self.shard_id} has {counted(waiting, 'generation')} that are not in the table "
                     f"(max_uncompacted_generations={self.config.max_uncompacted_generations}), and none was "
                     f"compacted within {self.config.max_compaction_wait_ms} ms; nothing of this call was "
                     "kept. Run `tiltyard maintain` on the table, call drain(), or stream with drain_every"
