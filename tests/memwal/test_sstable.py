@@ -19,9 +19,10 @@ from tiltyard.format.version import FileVersion
 from tiltyard.memwal import layout
 from tiltyard.memwal.capture import capture
 from tiltyard.memwal.log_schema import log_schema
+from tiltyard.memwal.memtable import Rows
 from tiltyard.memwal.publishing import named
 from tiltyard.memwal.scan import LsmScan
-from tiltyard.memwal.sstable import Rows, write_sstable
+from tiltyard.memwal.sstable import write_sstable
 from tiltyard.memwal.writer import ShardWriter
 from tiltyard.session import Session
 from tiltyard.store import Store
@@ -170,9 +171,9 @@ def test_a_generation_that_cannot_be_written_is_tried_again_under_another_name(t
     dataset = streamed(tmp_path / "t")
     writer = ShardWriter.open(dataset, SHARD)
     writer.put(rows([10], 1.0))
-    import tiltyard.memwal.publishing as publishing
+    import tiltyard.memwal.sstable as module
 
-    true, calls, broken = publishing.write_sstable, [], [True]
+    true, calls, broken = module.write_sstable, [], [True]
 
     def failing(shard: Store, name: str, *rest: Any) -> SsTable:
         calls.append(name)
@@ -180,7 +181,7 @@ def test_a_generation_that_cannot_be_written_is_tried_again_under_another_name(t
             raise StoreError("no space")
         return true(shard, name, *rest)
 
-    publishing.write_sstable = failing
+    module.write_sstable = failing
     try:
         with pytest.raises(StoreError, match="no space"):
             writer.flush()
@@ -190,7 +191,7 @@ def test_a_generation_that_cannot_be_written_is_tried_again_under_another_name(t
         writer.put(rows([11], 2.0))
         writer.close()
     finally:
-        publishing.write_sstable = true
+        module.write_sstable = true
     assert len(set(calls)) == len(calls)
     assert writer.stats()["memtable_flush_failures"] == len(calls) - 2
     assert [each.generation for each in writer.manifest.sstables] == [1, 2]

@@ -19,17 +19,15 @@ from tiltyard.format.mem_wal import MemWalDetails
 from tiltyard.format.shard_manifest import SsTable
 from tiltyard.memwal import layout
 from tiltyard.memwal import writer as base
-from tiltyard.memwal.capture import Captured, capture, listed
 from tiltyard.memwal.incoming import one_batch
 from tiltyard.memwal.joining import joined
-from tiltyard.memwal.lookup import Lookup
 from tiltyard.memwal.merge_functions import functions_of
-from tiltyard.memwal.scan import LsmScan
-from tiltyard.memwal.sharding import evaluate
 from tiltyard.table.apply.mem_wal import entry_of
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # who writes loads nothing of reading
     from tiltyard.dataset.lance_dataset import LanceDataset
+    from tiltyard.memwal.capture import Captured
+    from tiltyard.memwal.scan import LsmScan
     from tiltyard.table.snapshot import Snapshot
 
 OWN_NOTES = "tiltyard."
@@ -114,6 +112,8 @@ class ShardWriter(base.ShardWriter):
 
     def lsm_scanner(self, shard_snapshots: Sequence[ShardSnapshot] | None = None) -> LsmScanner:
         """A scanner of the table with this shard's memory and SSTables, and those listed of other shards."""
+        from tiltyard.memwal.capture import Captured, capture, listed
+
         listed_here = None if shard_snapshots is None else _snapshots(shard_snapshots)
 
         def captured() -> Captured:
@@ -201,6 +201,8 @@ class LsmScanner:
         snapshot = dataset._snapshot
         if not snapshot.schema.primary_key:
             raise InvalidInput(NO_KEY)
+        from tiltyard.memwal.capture import listed
+
         facts = [each._facts() for each in shards]
         return LsmScanner(lambda: listed(snapshot, facts), snapshot.schema.arrow)
 
@@ -236,6 +238,8 @@ class LsmScanner:
         return self
 
     def _scan(self) -> LsmScan:
+        from tiltyard.memwal.scan import LsmScan
+
         captured = self._captured()
         columns = self._columns
         if columns is not None:
@@ -328,6 +332,8 @@ class LsmPointLookupPlanner:
         if len(value) != 1:
             raise InvalidInput(f"pk_value must contain exactly one row, got {len(value)}")
         keys = value.flatten() if pa.types.is_struct(value.type) else [value]
+        from tiltyard.memwal.lookup import Lookup
+
         chosen = None if columns is None else arguments.texts("columns", columns)
         lookup = Lookup(self._captured, chosen)
         levels = sum(len(shard.levels) for shard in self._captured.shards)
@@ -394,6 +400,8 @@ class LsmVectorSearchPlanner:
 
 
 def _keyed(dataset: LanceDataset, snapshots: Any, pk_columns: Sequence[str] | None) -> Captured:
+    from tiltyard.memwal.capture import listed
+
     snapshot = dataset._snapshot
     key = [each.name for each in snapshot.schema.primary_key]
     if not key:
@@ -436,6 +444,8 @@ def evaluate_sharding_spec(batch: Any, spec: ShardingSpec | Mapping[str, Any], s
 
     `schema`: the `LanceSchema` of the table, which says the column of each source id.
     """
+    from tiltyard.memwal.sharding import evaluate
+
     rows = arguments.instance("batch", batch, pa.RecordBatch)
     names = {each.id(): each.name() for each in schema.fields()}
     return evaluate(spec_given(spec), rows, names)

@@ -17,11 +17,30 @@ import pyarrow as pa
 from tiltyard.expr.arrays import plain
 from tiltyard.memwal.joining import DictionaryRoom
 from tiltyard.memwal.log_schema import LogSchema
-from tiltyard.memwal.sstable import Rows
 from tiltyard.table.merge.keys import Words
 from tiltyard.table.merge.sorted_keys import Ints, SortedKeys, key_words
 
 Runs = tuple[SortedKeys, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a generation: batches in the order in which they came (columns of `LogSchema.stored`)."""
+
+    batches: Sequence[Any]
+    schema: LogSchema
+
+    def key_columns(self) -> list[Any]:
+        """The key's columns over all batches, plain."""
+        return [
+            plain(pa.chunked_array([each.column(name) for each in self.batches]).combine_chunks())
+            for name in self.schema.key
+        ]
+
+    @property
+    def rows(self) -> int:
+        """How many rows, superseded ones included."""
+        return sum(each.num_rows for each in self.batches)
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)

@@ -23,7 +23,6 @@ from tiltyard.memwal import layout
 from tiltyard.memwal.life import of_this_life
 from tiltyard.memwal.manifest import still_ours, update
 from tiltyard.memwal.memtable import MemTable
-from tiltyard.memwal.sstable import write_sstable, written_version
 from tiltyard.table.back_off import back_off
 from tiltyard.table.snapshot import open_latest
 
@@ -178,6 +177,8 @@ def publish_generation(owned: Owned, manifest: ShardManifest, table: MemTable) -
     `manifest`: the newest that is known of the owner's epoch. Raises `WriterFenced`: its directory stays,
     named by nobody, and its rows are in the log. Raises `ShardError` where the table is another one by now.
     """
+    from tiltyard.memwal.sstable import write_sstable, written_version  # a shard is opened without
+
     known = still_ours(owned.shard, manifest)
     _check_table(owned, known)
     name = layout.sstable_name(table.generation)

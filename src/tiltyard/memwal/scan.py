@@ -14,11 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tiltyard.errors import InvalidInput, UnsupportedFeature
-from tiltyard.expr import bind_predicate, mask
+from tiltyard.expr import bind_predicate
 from tiltyard.expr.arrays import values_of
 from tiltyard.expr.equals_number import equals_number
-from tiltyard.expr.index_query import AllOf, ColumnQuery, index_query
-from tiltyard.expr.types import Column, Compare
 from tiltyard.format.schema import Schema
 from tiltyard.memwal.lookup import found_row, found_rows, projection_of, pruned
 from tiltyard.memwal.winners import Chosen
@@ -159,6 +157,8 @@ class LsmScan:
         key = self.captured.schema.key
         if self._predicate is None or len(key) != 1:
             return None
+        from tiltyard.expr.index_query import AllOf, ColumnQuery, index_query
+
         asked = index_query(self._predicate, [(key[0],)])
         parts = asked.items if isinstance(asked, AllOf) else (asked,)
         for part in parts:
@@ -170,6 +170,8 @@ class LsmScan:
 
     def _of_keys(self, keys: Any, is_exact: bool) -> Iterator[Any]:
         """The rows of these keys that pass the filter, as all do where it is exact."""
+        from tiltyard.expr import mask
+
         for piece in found_rows(self.captured, [keys], self._fields):
             kept, addresses = piece.batch, piece.addresses
             if not is_exact and self._predicate is not None:
@@ -198,6 +200,8 @@ class LsmScan:
             start += batch.num_rows
             kept = _where(batch, counts)
             if kept.num_rows and self._predicate is not None:
+                from tiltyard.expr import mask
+
                 kept = _where(kept, mask(self._predicate, kept))
             if kept.num_rows:
                 yield self._with_system(kept, chosen.level.generation)
@@ -251,6 +255,8 @@ def _numbers(captured: Captured) -> tuple[int, int]:
     """The least and the greatest number that a key may be; none where the key is no integer, or where filters
     mean something else by its name.
     """
+    from tiltyard.expr.types import Column, Compare
+
     (name,) = captured.schema.key
     table = captured.base.schema
     kind = table.field((name,)).arrow_type

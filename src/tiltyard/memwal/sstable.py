@@ -14,7 +14,7 @@ Invariants, and their tests in tests/memwal/test_sstable.py:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,7 +39,8 @@ from tiltyard.memwal import layout
 from tiltyard.memwal.folding import shortened
 from tiltyard.memwal.key_hash import key_hashes
 from tiltyard.memwal.keys import BATCH_BYTES, counted_bytes, sortable
-from tiltyard.memwal.log_schema import TOMBSTONE, LogSchema
+from tiltyard.memwal.log_schema import TOMBSTONE
+from tiltyard.memwal.memtable import Rows
 from tiltyard.memwal.merge_functions import Functions
 from tiltyard.store import Created, Store
 from tiltyard.table.apply import NewTable, apply
@@ -59,26 +60,6 @@ HASHED_ROWS = 1 << 16
 """Keys hashed at a time."""
 
 _MAX_U64 = (1 << 64) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """The rows of a generation: batches in the order in which they came (columns of `LogSchema.stored`)."""
-
-    batches: Sequence[Any]
-    schema: LogSchema
-
-    def key_columns(self) -> list[Any]:
-        """The key's columns over all batches, plain."""
-        return [
-            plain(pa.chunked_array([each.column(name) for each in self.batches]).combine_chunks())
-            for name in self.schema.key
-        ]
-
-    @property
-    def rows(self) -> int:
-        """How many rows, superseded ones included."""
-        return sum(each.num_rows for each in self.batches)
 
 
 def written_version(base: Snapshot) -> FileVersion:
