@@ -6,8 +6,9 @@ import random
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
-from tiltyard.memwal.key_hash import key_hashes
+from tiltyard.memwal.key_hash import PIECE_ROWS, key_hashes
 
 
 def hashed(*columns: Any) -> list[str]:
@@ -36,3 +37,14 @@ def test_rows_hash_alone_as_they_do_together() -> None:
     together = hashed(pa.array(texts), numbers)
     alone = [hashed(pa.array([text]), numbers.slice(at, 1))[0] for at, text in enumerate(texts)]
     assert together == alone
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("rows", [5, PIECE_ROWS, PIECE_ROWS + 1])
+def test_numbers_hash_alone_as_they_do_in_pieces(bits: int, rows: int) -> None:
+    draw = random.Random(rows)
+    numbers = [draw.randrange(-(2 ** (bits - 1)), 2 ** (bits - 1)) for _ in range(rows)]
+    column = pa.array([0, *numbers], {32: pa.int32(), 64: pa.int64()}[bits]).slice(1)
+    together = hashed(column)
+    for at in (0, 1, rows // 2, rows - 1):
+        assert hashed(column.slice(at, 1)) == [together[at]]
