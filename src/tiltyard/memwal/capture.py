@@ -249,11 +249,7 @@ def _known(
         return None
     manifest = max(living, key=lambda each: each.version)
     mark = streaming.marks.get(shard_id, 0)
-    levels = tuple(
-        open_sstable(base, shard_id, fact, schema)
-        for fact in reversed(manifest.sstables)
-        if fact.generation > mark
-    )
+    levels = _published(base, shard_id, manifest, mark, schema)
     # What was published since memory was looked at is whole in its SSTable or in the base, and may hold
     # more: where another process has taken the shard over, its rows too.
     covered = max(mark, manifest.current_generation - 1)
@@ -269,6 +265,17 @@ def _known(
     )
     cache.put(key, made, LEVEL_BYTES * (1 + len(levels)))
     return made
+
+
+def _published(
+    base: Snapshot, shard_id: str, manifest: ShardManifest, mark: int, schema: LogSchema
+) -> tuple[SsTableLevel, ...]:
+    """The SSTables that a shard's manifest names and the base does not hold, newest first."""
+    return tuple(
+        open_sstable(base, shard_id, fact, schema)
+        for fact in reversed(manifest.sstables)
+        if fact.generation > mark
+    )
 
 
 def open_sstable(base: Snapshot, shard_id: str, fact: SsTable, schema: LogSchema) -> SsTableLevel:
