@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,14 +28,17 @@ from tiltyard.table import write as table_write
 from tiltyard.table.creators import OwnPlace
 from tiltyard.table.delete import offsets_of
 from tiltyard.table.fit import new_schema
+from tiltyard.table.plan import DEFAULT_BATCH_ROWS
 from tiltyard.table.row_changes import mark_deleted
 from tiltyard.table.snapshot import Snapshot, open_latest
 from tiltyard.table.take import row_numbers
 
 if TYPE_CHECKING:
     from tiltyard.dataset.lance_dataset import LanceDataset
+    from tiltyard.dataset.lance_schema import LanceSchema
     from tiltyard.session import Session
     from tiltyard.store import Store
+    from tiltyard.table.fragment_merge import MergedFragment
 
 DEFAULT_VERSION = "2.2"
 DEFAULT_MAX_BYTES_PER_FILE = table_write.MAX_BYTES_PER_FILE
@@ -222,6 +225,61 @@ class LanceFragment(ArrowLike):
         done = update_columns(self._snapshot, self._fragment, data, left, right)
         found = FragmentMetadata.from_fragment(done.fragment), list(done.field_ids)
         return (*found, encode_roaring(done.offsets)) if with_offsets else found
+
+    # -- adding columns --------------------------------------------------------------------------
+
+    def merge(
+        self, data_obj: Any, left_on: str, right_on: str | None = None, schema: Any = None
+    ) -> tuple[FragmentMetadata, LanceSchema]:
+        """The fragment with the other columns of `data_obj` beside its own, uncommitted, and the schema of a
+        table with them: a left join of the rows' `left_on` (a column, or `_rowid` or `_rowaddr`) with
+        `right_on` there (by default of the same name).
+
+        Rows without a partner get nulls, of several partners the first counts. Do the same with all fragments
+        of one version, then commit them with `LanceOperation.Merge`. Raises `InvalidInput` for columns that
+        the table has already, `FieldNotFound`, `SchemaMismatch`.
+        """
+        from tiltyard.table.fragment_merge import add_joined
+
+        left = arguments.text("left_on", left_on)
+        right = left if right_on is None else arguments.text("right_on", right_on)
+        arrow, batches = read_source(data_obj, schema)
+        data = pa.Table.from_batches(batches, arrow)
+        return self._merged(add_joined(self._snapshot, self._fragment, data, left, right))
+
+    def merge_columns(
+        self,
+        value_func: Any,
+        columns: Any = None,
+        batch_size: int | None = None,
+        reader_schema: Any = None,
+    ) -> tuple[FragmentMetadata, LanceSchema]:
+        """The fragment with new columns, uncommitted, and the schema of a table with them; see `merge`.
+
+        `value_func`: a map from names to SQL expressions; a function that makes a batch of new columns of a
+        `pa.RecordBatch` of `columns` (all by default) of at most `batch_size` live rows; or data with a row
+        for each live row, in order, of `reader_schema` where it does not say so itself.
+        """
+        from tiltyard.table.fragment_merge import add_columns, add_computed
+
+        rows = DEFAULT_BATCH_ROWS if batch_size is None else arguments.whole("batch_size", batch_size, 1)
+        read = arguments.columns("columns", columns)
+        if isinstance(read, dict):
+            raise arguments.wrong("columns", "a list of names", columns)
+        if isinstance(value_func, Mapping):
+            scan = self.scanner(columns=arguments.expressions("value_func", value_func), batch_size=rows)
+            made = add_columns(self._snapshot, self._fragment, scan.projected_schema, scan.to_batches())
+        elif callable(value_func):
+            made = add_computed(self._snapshot, self._fragment, value_func, read, rows)
+        else:
+            arrow, batches = read_source(value_func, reader_schema)
+            made = add_columns(self._snapshot, self._fragment, arrow, batches)
+        return self._merged(made)
+
+    def _merged(self, made: MergedFragment) -> tuple[FragmentMetadata, LanceSchema]:
+        from tiltyard.dataset.lance_schema import LanceSchema
+
+        return FragmentMetadata.from_fragment(made.fragment), LanceSchema(made.schema)
 
     # -- making ----------------------------------------------------------------------------------
 

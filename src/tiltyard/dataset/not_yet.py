@@ -32,9 +32,6 @@ _DATASET = {
         storage_options_accessor""",
     _QUERIES: "fragment_ids",
 }
-_FRAGMENT = {
-    _COLUMNS: "merge merge_columns",
-}
 _BUILDER = {
     _SEARCH: """full_text_search minhash_search fast_search row_addr_prefilter scan_stats_callback
         with_index_segments""",
@@ -64,7 +61,7 @@ def _by_name(features: Features) -> dict[str, str]:
 
 NOT_YET: Mapping[str, Mapping[str, str]] = {
     "LanceDataset": _by_name(_DATASET),
-    "LanceFragment": _by_name(_FRAGMENT),
+    "LanceFragment": {},
     "LanceScanner": {},
     "ScannerBuilder": _by_name(_BUILDER),
     "LanceFileSession": _by_name(_FILE_SESSION),

@@ -55,8 +55,8 @@ def update_columns(
     values = data.drop_columns([right_on])
     fields = _fields(snapshot, values.schema, left_on)
     fitted = fit(fields, values.schema)
-    keys = Scan(snapshot, _keys_of(fragment, left_on)).table()
-    matched, partners = _joined(keys.column(0).combine_chunks(), data[right_on].combine_chunks())
+    keys = Scan(snapshot, keys_of(fragment, left_on)).table()
+    matched, partners = joined(keys.column(0).combine_chunks(), data[right_on].combine_chunks())
     offsets = (keys[ROW_ADDRESS].to_numpy()[matched] & OFFSET_MASK).astype(np.uint32)
     taken = values.take(pa.array(partners)).combine_chunks()
     batches = taken.to_batches()
@@ -92,11 +92,12 @@ def _fields(snapshot: Snapshot, arrow: Any, left_on: str) -> Schema:
     return Schema(tuple(field for field in snapshot.schema.fields if field.name in arrow.names))
 
 
-def _keys_of(fragment: Fragment, left_on: str) -> ScanRequest:
+def keys_of(fragment: Fragment, left_on: str) -> ScanRequest:
+    """A scan of the keys of a fragment's live rows, with their addresses."""
     return ScanRequest(columns=[left_on], fragments=[fragment.id], row_address=True)
 
 
-def _joined(left: Any, right: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def joined(left: Any, right: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Positions in `left` that have a partner, ascending, and the partner of each in `right`."""
     import pyarrow.compute as pc
 
