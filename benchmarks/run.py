@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import shapes
+import streams
 
 ROUNDS = 7  # A B B A turns of a row: twice as many timings of each side
 BUDGET_SECONDS = 8.0  # of measured time for one row
-TITLE = f"{'workload':44} {'pylance':>12} {'tiltyard':>12} {'ratio':>8}"
+TITLE = f"{'workload':56} {'pylance':>12} {'tiltyard':>12} {'ratio':>8}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ def all_rows(bench: Bench) -> Iterator[Row]:
     yield from _filters(bench)
     yield from _opens(bench)
     yield from _commits(bench)
+    yield from (Row(**each) for each in streams.rows(bench))
     yield _import_time()
 
 
@@ -266,12 +268,12 @@ def main() -> int:
                 medians, wrong = measure(row)
             except Exception as error:  # one row that fails must not hide the others
                 status = 1
-                print(f"{row.name:44} {type(error).__name__}: {str(error)[:120]}", flush=True)
+                print(f"{row.name:56} {type(error).__name__}: {str(error)[:120]}", flush=True)
                 continue
             status |= bool(wrong)
             left, right = (shown(medians[s], row.unit) for s in ("pylance", "tiltyard"))
             ratio = medians["pylance"] / max(medians["tiltyard"], 1e-9)
-            print(f"{row.name:44} {left:>12} {right:>12} {ratio:>7.2f}x {wrong}".rstrip(), flush=True)
+            print(f"{row.name:56} {left:>12} {right:>12} {ratio:>7.2f}x {wrong}".rstrip(), flush=True)
     return status
 
 

@@ -56,6 +56,9 @@ if TYPE_CHECKING:
     from tiltyard.session import Session
 
 PK_PAGE_ROWS = 8192
+SHARED_ROWS = 1 << 15
+"""Rows from which their files are made by several threads, where nothing waits for a disk."""
+
 HASHED_ROWS = 1 << 16
 """Keys hashed at a time."""
 
@@ -95,13 +98,15 @@ def write_sstable(
         superseded = _superseded(keys, rows.rows) if functions is None else np.empty(0, np.uint32)
         return replace(made, deletion=_deletion_file(store, superseded)) if len(superseded) else made
 
-    # Each is synced for itself, which is mostly waiting.
     parts: list[Callable[[], Any]] = [
         living,
         lambda: _key_index(store, keys, rows.rows),
         lambda: _bloom_filter(store, keys, rows.rows),
     ]
-    fragment, _, _ = runtime.parallel(parts)
+    if store.durable or rows.rows >= SHARED_ROWS:  # each is synced for itself, which is mostly waiting
+        fragment, _, _ = runtime.parallel(parts)
+    else:
+        fragment, _, _ = [part() for part in parts]
     transaction = _transaction(fragment, rows)
     manifest = _manifest(fragment, transaction, rows, version)
     if functions is not None:
