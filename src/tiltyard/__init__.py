@@ -21,6 +21,7 @@ _HOMES = {
     "Lake": "tiltyard.lake",
     "Table": "tiltyard.lake",
     "LanceDataset": "tiltyard.dataset",
+    "Loader": "tiltyard.dataset.loader",
     "Session": "tiltyard.session",
     "write_dataset": "tiltyard.dataset",
 }
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tiltyard import lance as lance
     from tiltyard.dataset import LanceDataset as LanceDataset
     from tiltyard.dataset import write_dataset as write_dataset
+    from tiltyard.dataset.loader import Loader as Loader
     from tiltyard.lake import Lake as Lake
     from tiltyard.lake import Table as Table
     from tiltyard.lake import connect as connect
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Lake",
     "LanceDataset",
+    "Loader",
     "Session",
     "Table",
     "__version__",

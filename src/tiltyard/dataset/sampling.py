@@ -18,6 +18,7 @@ import pyarrow as pa
 from tiltyard import runtime
 from tiltyard.dataset import arguments
 from tiltyard.dataset.lance_dataset import LanceDataset, dataset
+from tiltyard.dataset.loader_plan import chance
 from tiltyard.errors import InvalidInput, MissingPackage
 from tiltyard.table.projection import ROW_ID
 from tiltyard.table.streaming import rechunked
@@ -37,18 +38,12 @@ MAX_WORKERS = 1 << 20
 T = TypeVar("T")
 
 
-def chance(seed: int, epoch: int = 0, *more: int) -> Any:
-    """A generator of NumPy that gives the same numbers for the same arguments."""
-    return np.random.Generator(np.random.PCG64([seed, epoch, *more]))
-
-
 def opened(data: Any) -> LanceDataset:
-    """A dataset, given as one or as its path or URI."""
-    return (
-        dataset(data)
-        if isinstance(data, (str, os.PathLike))
-        else arguments.instance("dataset", data, LanceDataset)
-    )
+    """A dataset: given as one, as what holds one (`.dataset`), or as its path or URI."""
+    if isinstance(data, (str, os.PathLike)):
+        return dataset(data)
+    held = getattr(data, "dataset", None)
+    return arguments.instance("dataset", held if isinstance(held, LanceDataset) else data, LanceDataset)
 
 
 # -- one sample ------------------------------------------------------------------------------------------

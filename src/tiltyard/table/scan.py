@@ -158,6 +158,12 @@ class Scan:
         stream = self._stream(apart and not self.request.full_batches)
         yield from rechunked(stream, rows, self.schema) if self.request.full_batches else self._cut(stream)
 
+    @tells_removed
+    def read(self, pieces: Sequence[Piece]) -> list[Any]:
+        """The rows of these pieces that pass, as batches in order; limit and offset do not count."""
+        row_bytes = estimated_row_bytes(self.projection.fields)
+        return self._read(self._reader(), pieces, stream_unit_rows(row_bytes, DEFAULT_BATCH_ROWS), row_bytes)
+
     def units(self) -> Iterator[Any]:
         """Rows in order as `pa.RecordBatch`es of the size in which they are read."""
         return self._stream()

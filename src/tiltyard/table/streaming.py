@@ -131,15 +131,16 @@ def rechunked(stream: Iterator[Any], rows: int, schema: Any) -> Iterator[Any]:
         held.append(batch)
         count += batch.num_rows
         while count >= rows:
-            whole = _joined(held, schema)
+            whole = joined(held, schema)
             yield whole.slice(0, rows)
             count -= rows
             held = [whole.slice(rows)] if count else []
     if count:
-        yield _joined(held, schema)
+        yield joined(held, schema)
 
 
-def _joined(batches: list[Any], schema: Any) -> Any:
+def joined(batches: list[Any], schema: Any) -> Any:
+    """Batches as one."""
     if len(batches) == 1:
         return batches[0]
     if not len(schema):
