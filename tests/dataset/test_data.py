@@ -14,7 +14,7 @@ import pytest
 
 import tiltyard as ty
 from tiltyard.dataset import source
-from tiltyard.errors import InvalidInput, SchemaMismatch, UnsupportedFeature
+from tiltyard.errors import InvalidInput, SchemaMismatch
 
 SCHEMA = pa.schema(
     [
@@ -117,11 +117,13 @@ def test_what_is_no_data_is_told_what_to_give_instead(data: Any, told: str, path
         ty.create_table(path, data)
 
 
-def test_json_text_is_refused_also_from_dicts(path: str) -> None:
+def test_json_text_of_dicts_is_stored_as_json(path: str) -> None:
     json = pa.field("j", pa.large_binary(), metadata={"ARROW:extension:name": "lance.json"})
     table = ty.create_table(path, pa.schema([json]))
-    with pytest.raises(UnsupportedFeature, match="JSON text"):
-        table.append([{"j": '{"a": 1}'}])
+    table.append([{"j": '{"a": 1}'}])
+    assert table.to_arrow()["j"].to_pylist() == ['{"a":1}']
+    with pytest.raises(InvalidInput, match=r"column 'j': .* is no JSON"):
+        table.append([{"j": "{"}])
 
 
 # -- schema= ------------------------------------------------------------------------------------

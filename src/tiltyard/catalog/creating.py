@@ -187,6 +187,7 @@ class _Source:
     def check_fits(self, dataset: LanceDataset) -> None:
         """Raise SchemaMismatch unless the table has every column of the data, with its type."""
         from tiltyard.dataset.fragment import file_version, table_schema
+        from tiltyard.dataset.json_text import shown_schema
         from tiltyard.dataset.source import read_source
 
         if self.copy is not None:
@@ -194,7 +195,7 @@ class _Source:
         else:
             arrow, _ = read_source(self._data, self._options.get("schema"))
             version = file_version(self._options.get("data_storage_version"), None)
-            ours = table_schema(arrow, "create", None, version).arrow
+            ours = shown_schema(table_schema(arrow, "create", None, version).arrow)
         theirs = dataset.schema
         for column in ours:
             at = theirs.get_field_index(column.name)

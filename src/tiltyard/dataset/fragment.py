@@ -12,6 +12,7 @@ from tiltyard.dataset import arguments
 from tiltyard.dataset.arrow_class import ArrowLike
 from tiltyard.dataset.fragment_session import FragmentSession
 from tiltyard.dataset.handle import locked, open_root, refuse, session_of
+from tiltyard.dataset.json_text import shown_schema
 from tiltyard.dataset.metadata import DataFile, FragmentMetadata
 from tiltyard.dataset.namespace_client import check_pair
 from tiltyard.dataset.operations import LanceOperation
@@ -85,7 +86,7 @@ class LanceFragment(ArrowLike):
     @property
     def schema(self) -> Any:
         """The dataset's `pa.Schema`."""
-        return self._snapshot.schema.arrow
+        return shown_schema(self._snapshot.schema.arrow)
 
     @property
     def physical_schema(self) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tiltyard.dataset.json_text import shown_table
 from tiltyard.errors import RowOutOfRange
 from tiltyard.table.projection import ColumnsLike, project
 from tiltyard.table.take import Taker, row_numbers
@@ -38,4 +39,4 @@ class FragmentSession:
         if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= rows):
             bad = int(numbers.min()) if int(numbers.min()) < 0 else int(numbers.max())
             raise RowOutOfRange(f"index {bad} out of range for {rows} rows of fragment {self._fragment.id}")
-        return self._taker.rows_at(numbers + self._first)
+        return shown_table(self._taker.rows_at(numbers + self._first))

@@ -12,6 +12,7 @@ from tiltyard import runtime
 from tiltyard.dataset import arguments
 from tiltyard.dataset.fragment import LanceFragment
 from tiltyard.dataset.handle import Handle, moment_of
+from tiltyard.dataset.json_text import shown_schema, shown_table
 from tiltyard.dataset.lance_schema import LanceSchema
 from tiltyard.dataset.scanner import LanceScanner, ScannerBuilder, build
 from tiltyard.dataset.stats import LanceStats
@@ -50,7 +51,7 @@ class ReadFace(Handle):
         """The `pa.Schema`; with default scan options that of what a scan gives."""
         if self._default_scan_options:
             return self.scanner().projected_schema
-        return self._snapshot.schema.arrow
+        return shown_schema(self._snapshot.schema.arrow)
 
     @property
     def lance_schema(self) -> LanceSchema:
@@ -239,7 +240,7 @@ class ReadFace(Handle):
         """
         if isinstance(indices, slice):
             indices = range(*_slice(indices).indices(self.count_rows()))
-        return self._taker(columns).rows_at(indices)
+        return shown_table(self._taker(columns).rows_at(indices))
 
     def _take_rows(
         self, row_ids: Any, columns: ColumnsArgument = None, *, ignore_deletions: bool = False, **options: Any
@@ -252,8 +253,8 @@ class ReadFace(Handle):
             raise InvalidInput(f"unknown options {sorted(options)}")
         if row_id:
             wanted = arguments.columns("columns", columns)
-            return Taker(self._snapshot, wanted, row_id=True).rows_with_ids(row_ids)
-        return self._taker(columns).rows_with_ids(row_ids)
+            return shown_table(Taker(self._snapshot, wanted, row_id=True).rows_with_ids(row_ids))
+        return shown_table(self._taker(columns).rows_with_ids(row_ids))
 
     def _taker(self, columns: ColumnsArgument) -> Taker:
         snapshot = self._snapshot

@@ -13,6 +13,7 @@ from tiltyard import runtime
 from tiltyard.dataset import arguments
 from tiltyard.dataset.arrow_class import ArrowLike
 from tiltyard.dataset.handle import refuse
+from tiltyard.dataset.json_text import has_json, shown_batches, shown_schema, shown_table
 from tiltyard.dataset.nearest import nearest_from, nearest_of
 from tiltyard.dataset.not_yet import Named
 from tiltyard.errors import InvalidInput, RowOutOfRange, UnsupportedFeature
@@ -51,28 +52,33 @@ class LanceScanner(ArrowLike):
 
     def __init__(self, scan: Scan | NearestScan | BlobScan) -> None:
         self._scan = scan
+        self._has_json = has_json(scan.snapshot.schema)
+
+    def _shown(self, table: Any) -> Any:
+        return shown_table(table) if self._has_json else table
 
     @property
     def projected_schema(self) -> Any:
         """The `pa.Schema` of the result."""
-        return self._scan.schema
+        return shown_schema(self._scan.schema) if self._has_json else self._scan.schema
 
     @property
     def dataset_schema(self) -> Any:
         """The `pa.Schema` of the whole dataset."""
-        return self._scan.snapshot.schema.arrow
+        return shown_schema(self._scan.snapshot.schema.arrow)
 
     def to_table(self) -> Any:
         """The whole result as a `pa.Table`."""
-        return self._scan.table()
+        return self._shown(self._scan.table())
 
     def to_batches(self) -> Iterator[Any]:
         """The result as `pa.RecordBatch`es, in bounded memory."""
-        return self._scan.batches(apart=True)
+        batches = self._scan.batches(apart=True)
+        return shown_batches(batches) if self._has_json else batches
 
     def to_reader(self) -> Any:
         """The result as a `pa.RecordBatchReader`, in bounded memory."""
-        return pa.RecordBatchReader.from_batches(self._scan.schema, self._scan.batches(apart=True))
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def to_pandas(self, **kwargs: Any) -> Any:
         """The whole result as a `pandas.DataFrame`; `kwargs` go to `pa.Table.to_pandas`."""
@@ -87,7 +93,7 @@ class LanceScanner(ArrowLike):
         limit = self._scan.request.limit
         num_rows = arguments.whole("num_rows", num_rows)
         first = num_rows if limit is None else min(limit, num_rows)
-        return self._scan.limited(first).table()
+        return self._shown(self._scan.limited(first).table())
 
     def take(self, indices: Any) -> Any:
         """Rows of the result by number, in the order given, as a `pa.Table`; reads the result up to the last
@@ -119,7 +125,7 @@ class LanceScanner(ArrowLike):
         chosen = request.fragments
         for id in scan.snapshot.fragments.ids.tolist() if chosen is None else chosen:
             fragment = LanceFragment(handle, id)
-            for batch in Scan(scan.snapshot, replace(request, fragments=[id])).batches():
+            for batch in shown_batches(Scan(scan.snapshot, replace(request, fragments=[id])).batches()):
                 yield TaggedRecordBatch(batch, fragment)
 
     @staticmethod

@@ -39,6 +39,7 @@ from tiltyard.expr.types import (
     Or,
     Truth,
 )
+from tiltyard.format.jsonb import float_text
 
 
 def mask(expr: Expr, batch: pa.RecordBatch) -> np.ndarray:
@@ -302,30 +303,14 @@ def _float_text(array: pa.Array) -> pa.Array:
     """Floats as the shortest text that reads back, in the form of the official package: `1.0`, `1e20`."""
     coded = array.dictionary_encode()
     most, least = (16, -5) if pa.types.is_float64(array.type) else (13, -6)
-    texts = [_pretty(str(value), most, least) for value in coded.dictionary.to_numpy(zero_copy_only=False)]
+    texts = [_pretty(value, most, least) for value in coded.dictionary.to_numpy(zero_copy_only=False)]
     return pa.array(texts, pa.string()).take(coded.indices)
 
 
-def _pretty(shortest: str, most: int, least: int) -> str:
-    """A float with digits from `least` to `most` places around its point, beyond them with an exponent."""
-    if shortest in ("nan", "inf", "-inf"):
-        return "NaN" if shortest == "nan" else shortest
-    sign, digits, exponent = Decimal(shortest).normalize().as_tuple()
-    assert isinstance(exponent, int)
-    written = "".join(map(str, digits))
-    point = len(written) + exponent
-    if not any(digits):
-        text = "0.0"
-    elif exponent >= 0 and point <= most:
-        text = f"{written}{'0' * exponent}.0"
-    elif 0 < point <= most:
-        text = f"{written[:point]}.{written[point:]}"
-    elif least < point <= 0:
-        text = f"0.{'0' * -point}{written}"
-    else:
-        rest = f".{written[1:]}" if len(written) > 1 else ""
-        text = f"{written[0]}{rest}e{point - 1}"
-    return f"-{text}" if sign else text
+def _pretty(value: Any, most: int, least: int) -> str:
+    if not np.isfinite(value):
+        return str(value).replace("nan", "NaN")
+    return float_text(value, "", most, least)
 
 
 def _stepping_stone(source: pa.DataType, target: pa.DataType) -> pa.DataType | None:

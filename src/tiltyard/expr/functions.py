@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tiltyard.expr import moments, numeric, strings
+from tiltyard.expr import json_functions, moments, numeric, strings
 from tiltyard.expr.coerce import Kind, Mismatch, kind_of
 from tiltyard.expr.list_values import LIST_ALIASES
 from tiltyard.expr.signatures import (
@@ -291,6 +291,7 @@ SIGNATURES: dict[str, Signature] = {
     **numeric.SIGNATURES,
     **strings.SIGNATURES,
     **moments.SIGNATURES,
+    **json_functions.SIGNATURES,
 }
 
 VOLATILE = frozenset({"random"})

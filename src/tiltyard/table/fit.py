@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from tiltyard.errors import InvalidInput, SchemaMismatch, UnsupportedFeature, nearest
+from tiltyard.format import jsonb
 from tiltyard.format.schema import Field, Schema
 from tiltyard.format.version import FileVersion
 from tiltyard.table.projection import SYSTEM_FIELDS
@@ -154,11 +155,12 @@ def _fit_field(field: Field, given: Any, path: str, problems: list[str]) -> Fiel
     if field.logical_type == "struct" and field.children and types.is_struct(kind) and not field.is_packed:
         return _fit_struct(field, kind, path, problems)
     wanted = field.arrow_type
-    if field.logical_type == "json" and not types.is_large_binary(kind):
+    if field.logical_type == "json" and is_text(kind):
+        if path == field.name:
+            return field
         raise UnsupportedFeature(
-            f"column {path!r}: JSON text is not converted to the binary form that the table holds; write it "
-            f"to a "
-            "string column, or as lance.json with binary JSON in large_binary"
+            f"column {path!r}: JSON text inside a struct is not converted to the binary form that the table "
+            "holds; write it to a column of its own, or as lance.json with binary JSON in large_binary"
         )
     if alike(kind, wanted) or widens(kind, wanted) or may_hold(kind, wanted):
         return field
@@ -317,6 +319,8 @@ def _converted(array: Any, field: Field) -> Any:
     array = plain(array)
     if array.type.equals(wanted):
         return array
+    if field.logical_type == "json" and is_text(array.type):
+        return json_of_texts(array, field.name)
     try:
         return convert(array, wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -324,6 +328,22 @@ def _converted(array: Any, field: Field) -> Any:
             f"column {field.name!r}: cannot bring {array.type} to {wanted} without loss: {error}; "
             "change the values first if they may be changed"
         ) from error
+
+
+def is_text(arrow: Any) -> bool:
+    """Whether values of a type are texts."""
+    return bool(types.is_string(arrow) or types.is_large_string(arrow) or types.is_string_view(arrow))
+
+
+def json_of_texts(array: Any, name: str) -> Any:
+    """JSON text in the binary form of a column; raises `InvalidInput`, naming the column, for text that is
+    none.
+    """
+    try:
+        made = [None if text is None else jsonb.from_text(text) for text in array.to_pylist()]
+    except InvalidInput as error:
+        raise InvalidInput(f"column {name!r}: {error}") from error
+    return pa.array(made, pa.large_binary())
 
 
 def plain(array: Any) -> Any:
