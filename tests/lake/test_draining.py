@@ -12,8 +12,8 @@ import tiltyard as ty
 import tiltyard.lance as lance
 from tiltyard import runtime
 from tiltyard.cli import main
-from tiltyard.errors import InvalidInput, UndrainedRows, WriterFenced
-from tiltyard.memwal import upkeep
+from tiltyard.errors import CorruptFile, InvalidInput, UndrainedRows, WriterFenced
+from tiltyard.memwal import layout, upkeep
 from tiltyard.memwal.draining import drain
 from tiltyard.memwal.lag import lag
 from tiltyard.table.apply.mem_wal import entry_of
@@ -225,3 +225,52 @@ def test_the_mem_wal_is_not_removed_by_a_commit_under_streamed_rows(table: Any) 
     with pytest.raises(WriterFenced):
         stream.put(row(12))
     assert set(held(ty.open_table(table.uri))) == {1, 2, 10, 11}
+
+
+@pytest.fixture
+def four(tmp_path: Path) -> Any:
+    """A table whose four shards hold a row each: published in two, in the logs of the others."""
+    made = ty.connect(tmp_path).create_table("four", SCHEMA, key="id")
+    with made.stream(shards=4) as stream:
+        stream.put([row(key, 1) for key in range(40)])
+    logs = made.stream()
+    logs.put([row(key, 2) for key in range(40)])
+    logs._writer.abort()
+    return made
+
+
+def damaged(table: Any, what: str) -> str:
+    """Damage a shard; its id."""
+    shard: str = table.shards()[0].shard_id
+    place = Path(table.uri) / "_mem_wal" / shard
+    if what == "manifest":
+        max((place / "manifest").glob("*.binpb"), key=lambda each: each.name[::-1]).write_bytes(b"\xff\xff")
+    elif what == "every manifest":
+        for each in (place / "manifest").glob("*.binpb"):
+            each.write_bytes(b"\xff\xff")
+    else:
+        (place / layout.entry_path(2)).write_bytes(b"garbage")
+    return shard
+
+
+@pytest.mark.parametrize("what", ["manifest", "log"])
+def test_a_damaged_shard_of_the_sharding_in_force_keeps_no_other_from_being_drained(
+    four: Any, what: str, capsys: Any
+) -> None:
+    shard = damaged(four, what)
+    with pytest.raises(CorruptFile):
+        four.drain(take_over=True)
+    found = held(four)
+    others = [key for key, value in found.items() if value == 2]
+    assert 20 < len(others) < 40
+    status = main(["maintain", four.uri, "--once"])
+    told = capsys.readouterr().out
+    assert (shard in told) == (what == "manifest")
+    assert status == (1 if what == "manifest" else 0)
+
+
+def test_where_a_shard_may_be_of_an_earlier_sharding_everything_waits_for_it(four: Any) -> None:
+    shard = damaged(four, "every manifest")
+    with pytest.raises(CorruptFile, match=f"waits for it.*{shard}"):
+        four.drain()
+    assert four.count() == 0

@@ -8,11 +8,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tiltyard.errors import ClaimLost, OutcomeUnknown, ShardError, WriterFenced
+from tiltyard.errors import (
+    ClaimLost,
+    CorruptFile,
+    OutcomeUnknown,
+    ShardError,
+    StoreError,
+    UnsupportedFeature,
+    WriterFenced,
+)
 from tiltyard.memwal import layout
 from tiltyard.memwal.compaction import Compaction, compact_streams
 from tiltyard.memwal.ending import Undrained, undrained
-from tiltyard.memwal.life import shards_of
+from tiltyard.memwal.life import of_this_life, readable, shards_of
 from tiltyard.memwal.owner import Streamable, take_over_to_empty
 from tiltyard.memwal.replay import is_published
 from tiltyard.memwal.resharding import compacted, tidy
@@ -20,6 +28,7 @@ from tiltyard.memwal.routing import is_closed
 from tiltyard.memwal.sealing import publish_replayed
 from tiltyard.memwal.stream import open_writers
 from tiltyard.memwal.wal import positions, read_entry
+from tiltyard.table.snapshot import open_latest
 from tiltyard.table.wording import counted
 
 if TYPE_CHECKING:
@@ -74,16 +83,23 @@ def drain(table: Streamable, *, take_over: bool = False) -> Drained:
     for writer in here:
         with suppress(ShardError, OutcomeUnknown):  # ended: what it put is in the log, and counted as left
             writer.flush()
+    problems: dict[str, Exception] = {}
     if take_over:
-        _, shards = shards_of(store, session)
+        found, _ = readable(store)  # those that cannot be read are told by the compaction
+        shards = of_this_life(open_latest(store, session), found)
         open_here = {each.shard_id for each in here if each.works}
         for shard_id, manifest in shards.items():
-            if shard_id not in open_here and not is_closed(manifest) and _logs_rows(store, manifest):
-                _emptied(table, shard_id)
+            if shard_id in open_here or is_closed(manifest):
+                continue
+            try:
+                if _logs_rows(store, manifest):
+                    _emptied(table, shard_id)
+            except (CorruptFile, StoreError, UnsupportedFeature) as error:
+                problems[shard_id] = error  # told when the others are drained
     tidy(table, compacted)
     done = compact_streams(store, session)
-    for error in done.problems.values():
-        raise error
+    for problem in (*done.problems.values(), *problems.values()):
+        raise problem
     return Drained(done, undrained(*shards_of(store, session)))
 
 

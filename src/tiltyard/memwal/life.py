@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tiltyard.errors import CorruptFile, InvalidInput, TiltyardError, nearest
 from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.claim import INCARNATION
-from tiltyard.memwal.manifest import newest
+from tiltyard.memwal.manifest import newest, read
 from tiltyard.memwal.seen import streaming
 from tiltyard.table.snapshot import Snapshot, open_latest
 
@@ -69,6 +70,17 @@ def readable(
             if manifest is not None:
                 found[shard_id] = manifest
     return found, problems
+
+
+def last_readable(shard: Store) -> ShardManifest | None:
+    """The newest of a shard's manifests that can be read, where the newest one cannot; None where none can.
+    What a shard is (its sharding spec, its life) never changes, so that any of them tells it.
+    """
+    with suppress(TiltyardError):
+        for version in reversed(layout.manifest_versions(shard.list_names(layout.MANIFEST_DIR))):
+            with suppress(TiltyardError):
+                return read(shard, version)
+    return None
 
 
 def check_names(manifest: ShardManifest, shard_id: str) -> None:

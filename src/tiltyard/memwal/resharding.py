@@ -49,10 +49,11 @@ from tiltyard.format.schema import Schema
 from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.format.transaction import Transaction
 from tiltyard.memwal import layout
+from tiltyard.memwal.claim import INCARNATION
 from tiltyard.memwal.compaction import compact_streams
 from tiltyard.memwal.identity import ACTIVE_SPEC, DRAINING_SPEC, LAST_SPEC, Streamed, streamed
 from tiltyard.memwal.initialise import wanted_sharding
-from tiltyard.memwal.life import manifests, of_this_life, shards_of
+from tiltyard.memwal.life import last_readable, lives, manifests, of_this_life, readable, shards_of
 from tiltyard.memwal.owner import Streamable, rehearse
 from tiltyard.memwal.routing import is_closed, is_drained, sealed_for
 from tiltyard.memwal.sealing import seal, unseal
@@ -203,13 +204,15 @@ def tidy(table: Streamable, drain: Drain) -> Tidied:
     """
     done: dict[str, None] = {}
     for attempt in range(MAX_ROUNDS):
-        base, shards = shards_of(table._store, table._session)
+        shards, problems = readable(table._store)
+        base = open_latest(table._store, table._session)
         if entry_of(base.manifest) is None:
             return Tidied(tuple(done))
         found = streamed(base)
         left = _left(base, found, shards)
-        if left:
-            _emptied(table, drain, found, left)
+        broken = {each: problems[each] for each in problems if not _is_present(base, found, each)}
+        if left or broken:
+            _emptied(table, drain, found, left, broken)
             done |= dict.fromkeys(left)
         elif not found.draining:
             _opened_again(table, found, of_this_life(base, shards))
@@ -233,10 +236,25 @@ def told_left(base: Snapshot, shards: Mapping[str, ShardManifest]) -> str:
     return (f"{told}; " if told else "") + f"would put {shown(found.coming, base.schema)} in force"
 
 
-def _emptied(table: Streamable, drain: Drain, found: Streamed, left: Sequence[str]) -> None:
-    """Seal and drain these shards; where some cannot be, the others. Raises what keeps one from it."""
+def _is_present(base: Snapshot, found: Streamed, shard_id: str) -> bool:
+    """Whether a shard that cannot be read is one of the sharding in force, or of another table: what was
+    streamed since an earlier sharding need not wait for it.
+    """
+    manifest = last_readable(base.store.at(layout.shard_dir(shard_id)))
+    if manifest is None or found.draining:
+        return False
+    spec = found.spec
+    is_ours = lives(manifest, found.details.writer_defaults.get(INCARNATION))
+    return not is_ours or manifest.shard_spec_id == (0 if spec is None else spec.spec_id)
+
+
+def _emptied(
+    table: Streamable, drain: Drain, found: Streamed, left: Sequence[str], broken: dict[str, Exception]
+) -> None:
+    """Seal and drain these shards; where some cannot be, the others. Raises what keeps one from it.
+    `broken`: what kept others, which may be to be emptied too, from being read.
+    """
     coming = found.coming.spec_id if found.draining else None
-    broken: dict[str, Exception] = {}
     for shard_id in left:
         try:
             seal(table, shard_id, coming=coming)
