@@ -16,7 +16,7 @@ from tiltyard.memwal.capture import capture
 from tiltyard.memwal.claim import claim
 from tiltyard.memwal.identity import DRAINING_SPEC, identity_of
 from tiltyard.memwal.identity import streamed as memwal_of
-from tiltyard.memwal.resharding import compacted, revise, tidy
+from tiltyard.memwal.resharding import abandon, compacted, revise, tidy
 from tiltyard.memwal.routing import is_closed
 from tiltyard.memwal.scan import LsmScan
 from tiltyard.memwal.sealing import seal, unseal
@@ -91,6 +91,27 @@ def test_its_writer_that_was_open_throughout_can_put_no_more(path: Path, peer: P
     with pytest.raises(PeerError):
         peer("kept.pop('w').close()")
     assert everything(path) == {**BASE, 10: 1.0, 11: 1.0}
+
+
+def test_it_writes_again_when_a_change_was_called_off(path: Path, peer: Peer) -> None:
+    revise(fresh(path), compacted, EIGHT, to_the_end=False)
+    seal(fresh(path), SHARD, coming=2)
+    with pytest.raises(PeerError, match=r"fenced|sealed"):
+        put(peer, [12], 2.0)
+    peer(
+        "lance.write_dataset(rows, p, mode='append')",
+        p=str(path),
+        rows=pa.Table.from_batches([rows([50], 5.0)]),
+    )
+    assert abandon(fresh(path)).shards == (SHARD,)
+    taken(peer, path)
+    put(peer, [11, 2], 4.0)
+    peer("kept.pop('w').close()")
+    expected = {**BASE, 2: 4.0, 10: 1.0, 11: 4.0, 50: 5.0}
+    assert everything(path) == expected
+    assert values(peer(SCAN, p=str(path), listed=listed(newest_manifest(path)))) == expected
+    assert revise(fresh(path), compacted, EIGHT).activated
+    assert everything(path) == expected
 
 
 def test_its_commits_keep_a_change_that_is_under_way(path: Path, peer: Peer) -> None:

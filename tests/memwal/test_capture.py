@@ -71,7 +71,7 @@ def test_a_frozen_generation_is_seen_while_it_cannot_be_published(
 ) -> None:
     """Section 6.6, reproduced on the official package."""
     from tiltyard.errors import StoreError
-    from tiltyard.memwal import publishing
+    from tiltyard.memwal import sstable
 
     def broken(*_: object) -> None:
         raise StoreError("no space left")
@@ -79,7 +79,7 @@ def test_a_frozen_generation_is_seen_while_it_cannot_be_published(
     path = tmp_path / "t"
     writer = ShardWriter.open(streamed(path), SHARD, max_memtable_rows=2)
     with monkeypatch.context() as patched:
-        patched.setattr(publishing, "write_sstable", broken)
+        patched.setattr(sstable, "write_sstable", broken)
         for key in range(10, 17):
             writer.put(rows([key], 1.0))
             assert values(live(path, writer)) == {**BASE, **dict.fromkeys(range(10, key + 1), 1.0)}

@@ -13,7 +13,7 @@ import pytest
 import tiltyard as ty
 from streamed import SCHEMA, SHARD, live, rows, streamed, values
 from tiltyard.errors import BatchTooLarge, ShardError
-from tiltyard.memwal import publishing
+from tiltyard.memwal import sstable
 from tiltyard.memwal.incoming import rows_of
 from tiltyard.memwal.joining import DictionaryRoom, joined
 from tiltyard.memwal.writer import ShardWriter
@@ -132,7 +132,7 @@ def test_who_waits_for_a_generation_is_told_whatever_keeps_it_from_being_publish
         raise MemoryError("none left")
 
     with monkeypatch.context() as patched:
-        patched.setattr(publishing, "write_sstable", broken)
+        patched.setattr(sstable, "write_sstable", broken)
         with pytest.raises(ShardError, match="could not be published: MemoryError: none left"):
             writer.flush()
     writer.put(rows([2], 1.0))

@@ -11,7 +11,7 @@ import pytest
 from streamed import SHARD, rows, streamed, values
 from tiltyard.errors import OutcomeUnknown, StoreError, WriterPoisoned
 from tiltyard.format.shard_manifest import ShardManifest
-from tiltyard.memwal import layout, publishing
+from tiltyard.memwal import layout, publishing, sstable
 from tiltyard.memwal.capture import capture
 from tiltyard.memwal.claim import Identity, claim
 from tiltyard.memwal.incoming import rows_of
@@ -145,7 +145,7 @@ def test_a_generation_that_can_never_be_published_ends_the_writer(
         tries.append(1)
         raise StoreError("the disk has failed")
 
-    monkeypatch.setattr(publishing, "write_sstable", failing)
+    monkeypatch.setattr(sstable, "write_sstable", failing)
     monkeypatch.setattr(publishing, "back_off", lambda *facts: None)
     dataset = streamed(tmp_path / "t", [])
     writer = ShardWriter.open(dataset, SHARD)

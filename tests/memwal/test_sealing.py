@@ -36,7 +36,8 @@ from tiltyard.errors import (
     WriterFenced,
 )
 from tiltyard.format.shard_manifest import ACTIVE, SEALED
-from tiltyard.memwal import publishing
+from tiltyard.memwal import sealing, sstable
+from tiltyard.memwal.check import check_shards
 from tiltyard.memwal.claim import INCARNATION
 from tiltyard.memwal.collection import Grace, collect_streams
 from tiltyard.memwal.manifest import update
@@ -99,18 +100,18 @@ def test_a_seal_publishes_the_log_and_fences_the_writer(dataset: Any) -> None:
 def test_whoever_was_passed_and_finds_its_directory_collected_is_fenced(
     dataset: Any, deed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = publishing.write_sstable
+    real = sstable.write_sstable
     writer = written(dataset)
 
     def passed(*arguments: Any) -> Any:
-        monkeypatch.setattr(publishing, "write_sstable", real)
+        monkeypatch.setattr(sstable, "write_sstable", real)
         real(*arguments)
         seal(lance.dataset(dataset.uri), SHARD)
         store, session = dataset._store, dataset._session
         assert collect_streams(store, session, grace=Grace(0, 0, 0)).directories
         raise ObjectNotFound("a file of the generation is gone")
 
-    monkeypatch.setattr(publishing, "write_sstable", passed)
+    monkeypatch.setattr(sstable, "write_sstable", passed)
     if deed == "seal":
         assert is_closed(seal(dataset, SHARD))
     else:
@@ -241,6 +242,29 @@ def test_rows_that_are_given_up_are_counted(dataset: Any) -> None:
     assert values(live(path_of(dataset))) == {**BASE, 20: 2.0}
     with pytest.raises(WriterFenced):
         writer.put(rows([12], 3.0))
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_what_is_put_into_a_dropped_shard_that_is_opened_again_is_compacted(dataset: Any, dies: bool) -> None:
+    """After generations that there are not any more."""
+    written(dataset).abort()
+    if dies:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(sealing, "give_up", crashes)
+            with pytest.raises(Crashed):
+                drop_shard(dataset, SHARD, discard=True)
+    drop_shard(dataset, SHARD, discard=True)
+    unseal(dataset, SHARD)
+    with ShardWriter.open(dataset, SHARD) as writer:
+        writer.put(rows([12], 3.0))
+    compacted(dataset, [SHARD])
+    expected = {**BASE, 12: 3.0}
+    assert values(live(path_of(dataset))) == values(lance.dataset(dataset.uri).to_table()) == expected
+    assert check_shards(lance.dataset(dataset.uri)._snapshot) == []
+
+
+def crashes(*_: Any) -> None:
+    raise Crashed("here")
 
 
 # -- crashes ------------------------------------------------------------------------------------

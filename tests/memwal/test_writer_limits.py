@@ -21,7 +21,7 @@ from tiltyard.errors import (
     WriterClosed,
     WriterFenced,
 )
-from tiltyard.memwal import publishing
+from tiltyard.memwal import sstable
 from tiltyard.memwal.compaction import compact_streams
 from tiltyard.memwal.writer import ShardWriter
 
@@ -108,7 +108,7 @@ def test_puts_wait_while_too_much_is_not_published(tmp_path: Path, monkeypatch: 
         raise StoreError("held back by a test")
 
     with monkeypatch.context() as patched:
-        patched.setattr(publishing, "write_sstable", broken)
+        patched.setattr(sstable, "write_sstable", broken)
         thread = Thread(target=putting)
         thread.start()
         until(lambda: writer.unpublished_bytes() >= limits["max_unflushed_memtable_bytes"])

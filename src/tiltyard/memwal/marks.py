@@ -17,15 +17,26 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tiltyard.errors import IncompatibleTransaction, InvalidInput, ShardError, TiltyardError, nearest
+from tiltyard import runtime
+from tiltyard.errors import (
+    IncompatibleTransaction,
+    InvalidInput,
+    RetryableConflict,
+    ShardError,
+    TiltyardError,
+    nearest,
+)
 from tiltyard.format.index_metadata import MEM_WAL
 from tiltyard.format.mem_wal import MemWalDetails
-from tiltyard.format.operations import CompactedSsTable
+from tiltyard.format.operations import CompactedSsTable, UpdateMemWalState
 from tiltyard.format.shard_manifest import ShardManifest, SsTable
+from tiltyard.format.transaction import Transaction
 from tiltyard.memwal import layout
 from tiltyard.memwal.life import shards_of
 from tiltyard.table.apply.mem_wal import entry_of
-from tiltyard.table.snapshot import open_snapshot
+from tiltyard.table.back_off import back_off
+from tiltyard.table.commit import commit
+from tiltyard.table.snapshot import open_latest, open_snapshot
 from tiltyard.table.versions import list_versions
 
 if TYPE_CHECKING:
@@ -33,6 +44,9 @@ if TYPE_CHECKING:
     from tiltyard.store import Store
     from tiltyard.table.snapshot import Snapshot
 
+
+MAX_COMMITS = 8
+"""How often a mark is moved that others move meanwhile."""
 
 MAX_SEARCHED = 1_000
 """Versions that are looked at for one that has generations which a shard names no more."""
@@ -96,6 +110,25 @@ def _was_compacted(base: Snapshot, shard_id: str, generation: int) -> bool:
             if marks_of(found).get(shard_id, 0) >= generation and _incarnation(found) == life:
                 return True
     return False
+
+
+def give_up(store: Store, session: Session, shard_id: str, generation: int) -> None:
+    """Move a shard's mark over generations that the base does not have and nobody brings in: up to this one.
+    Nothing where it is there already. Raises what commits raise.
+    """
+    for attempt in range(MAX_COMMITS):
+        base = open_latest(store, session)
+        if marks_of(base).get(shard_id, 0) >= generation:
+            return
+        marks = UpdateMemWalState((CompactedSsTable(shard_id, generation),))
+        try:
+            commit(store, Transaction(base.version, str(runtime.uuid4()), marks), session=session, base=base)
+        except (RetryableConflict, IncompatibleTransaction):
+            if attempt == MAX_COMMITS - 1:
+                raise
+            back_off(0.0, attempt + 1)
+        else:
+            return
 
 
 def _incarnation(base: Snapshot) -> str | None:

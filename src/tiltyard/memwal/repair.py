@@ -22,20 +22,17 @@ from tiltyard.errors import (
     TiltyardError,
 )
 from tiltyard.format.names import PRIVATE_DIR
-from tiltyard.format.operations import CompactedSsTable, UpdateMemWalState
 from tiltyard.format.shard_manifest import ShardManifest
-from tiltyard.format.transaction import Transaction
 from tiltyard.memwal import layout
 from tiltyard.memwal.claim import claim
 from tiltyard.memwal.entry import encode_sentinel
 from tiltyard.memwal.identity import identity_of, streamed
 from tiltyard.memwal.log_schema import log_schema, reconciled
 from tiltyard.memwal.manifest import newest, publish, write_hint
-from tiltyard.memwal.marks import gap, marks_of, resumed
+from tiltyard.memwal.marks import gap, give_up, marks_of, resumed
 from tiltyard.memwal.owner import no_shard
 from tiltyard.memwal.wal import positions, put_sentinel, read_entry
 from tiltyard.store import Created, Store
-from tiltyard.table.commit import commit
 from tiltyard.table.snapshot import Snapshot, open_latest
 
 
@@ -93,13 +90,6 @@ def _missing(base: Snapshot, manifest: ShardManifest) -> list[Step]:
     )
 
 
-def _given_up(base: Snapshot, shard_id: str, generation: int) -> None:
-    """Move the shard's mark over generations that there are not."""
-    marks = UpdateMemWalState((CompactedSsTable(shard_id, generation),))
-    now = open_latest(base.store, base.session)
-    commit(base.store, Transaction(now.version, str(runtime.uuid4()), marks), session=base.session, base=now)
-
-
 def repair(base: Snapshot, shard_id: str) -> Repaired:
     """Mend a shard's log: claims it (which fences its owner), then puts sentinels. Raises as `claim` does."""
     shard_id = layout.parse_shard_id(shard_id)
@@ -108,7 +98,7 @@ def repair(base: Snapshot, shard_id: str) -> Repaired:
         return Repaired((), None)
     missing = [each for each in planned if each.generation is not None]
     for each in missing:
-        _given_up(base, shard_id, each.generation or 0)
+        give_up(base.store, base.session, shard_id, each.generation or 0)
     shard = base.store.at(layout.shard_dir(shard_id))
     directory = f"{PRIVATE_DIR}/repair/{runtime.uuid4()}"
     kept = base.store.at(directory)

@@ -38,6 +38,7 @@ from tiltyard.memwal.ending import Undrained, undrained
 from tiltyard.memwal.identity import Streamed, streamed
 from tiltyard.memwal.life import check_names, lives, manifests, of_this_life
 from tiltyard.memwal.manifest import newest, update
+from tiltyard.memwal.marks import give_up
 from tiltyard.memwal.owner import Owned, Streamable, no_shard, take_over_to_empty
 from tiltyard.memwal.publishing import publish_generation
 from tiltyard.memwal.routing import SEALED_BY, SEALED_FOR, is_closed, own_value, router_of, sealed_for
@@ -243,7 +244,10 @@ def drop_shard(table: Streamable, shard_id: str, *, discard: bool = False) -> Dr
         now = _for_itself(now)
         return replace(now, sstables=()) if now.sstables else now
 
-    return Dropped(shard_id, lost, update(shard, found, emptied))
+    made = update(shard, found, emptied)
+    # What comes later, where it is opened again, is compacted after what there is no more.
+    give_up(table._store, table._session, shard_id, made.current_generation - 1)
+    return Dropped(shard_id, lost, made)
 
 
 def _check_life(memwal: Streamed, found: ShardManifest, shard_id: str) -> None:
