@@ -141,7 +141,7 @@ def test_stable_row_ids_can_be_asked_for(path: str, peer: Peer) -> None:
 
 
 def test_what_is_not_supported_is_refused_by_name(path: str) -> None:
-    for name in ("initial_bases", "target_bases", "use_legacy_format", "base_store_params"):
+    for name in ("use_legacy_format", "base_store_params"):
         with pytest.raises(UnsupportedFeature, match=name):
             lance.write_dataset(TABLE, path, **{name: object()})
     assert not Path(path).exists()

@@ -7,6 +7,7 @@ from typing import Any
 
 from tiltyard.dataset import arguments
 from tiltyard.dataset.arrow_class import DatasetLike
+from tiltyard.dataset.bases import BaseFace
 from tiltyard.dataset.blobs import BlobFace
 from tiltyard.dataset.checking import CheckFace
 from tiltyard.dataset.cleaning import CleanFace
@@ -27,6 +28,7 @@ from tiltyard.table.snapshot import open_snapshot
 class LanceDataset(
     EngineFace,
     BlobFace,
+    BaseFace,
     CheckFace,
     WriteFace,
     UpdateFace,

@@ -16,7 +16,7 @@ _INDICES = "uncommitted parts of indices, and vector indices"
 _SEARCH = "full-text search and searches by vector indices"
 _COLUMNS = "changes of columns (merge, schema evolution)"
 _FILES = "lists of a table's files, their migration, and differences between versions"
-_BRANCHES = "making branches, clones and bases"
+_BRANCHES = "making branches and clones"
 _BLOBS = "the writing of blobs"
 _STORES = "object stores and their accounting"
 _REST = "the REST catalog"
@@ -27,7 +27,7 @@ _DATASET = {
         merge_existing_index_segments merge_index_metadata""",
     _COLUMNS: "add_columns alter_columns drop_columns merge from_pydantic_model",
     _FILES: "all_files tracked_files migrate_manifest_paths_v2 delta",
-    _BRANCHES: "add_bases create_branch deep_clone shallow_clone",
+    _BRANCHES: "create_branch deep_clone shallow_clone",
     _STORES: """initial_storage_options io_stats_incremental io_stats_snapshot latest_storage_options
         storage_options_accessor""",
     _QUERIES: "fragment_ids",
@@ -44,7 +44,6 @@ _MODULE = {
     _INDICES: "Index IndexFile bitmap indices",
     _SEARCH: "FtsToken query tokenize torch",
     _COLUMNS: "batch_udf udf",
-    _BRANCHES: "DatasetBasePath",
     _BLOBS: """Blob BlobArray BlobDescriptor BlobDescriptorArrayBuilder DedicatedBlobWriter
         PackedBlobWriter blob_array blob_field""",
     _STORES: "io",

@@ -94,9 +94,10 @@ class ReadFace(Handle):
         """What caches for this handle; share it by `dataset(uri, session=...)`."""
         return self._session
 
-    def base_paths(self) -> dict[int, Any]:
-        """The places beside the table's root that files may lie in, by id."""
-        return {base.id: base for base in self._snapshot.manifest.base_paths}
+    @property
+    def _ds(self) -> Self:
+        """This handle: scripts look here for what the official package keeps in its native half."""
+        return self
 
     @property
     def tags(self) -> Tags:

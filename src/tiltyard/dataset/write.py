@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tiltyard import runtime
-from tiltyard.dataset import arguments
+from tiltyard.dataset import arguments, bases
 from tiltyard.dataset.fragment import (
     check_hints,
     check_mode,
@@ -34,6 +34,7 @@ from tiltyard.errors import (
     TooMuchContention,
 )
 from tiltyard.format import transaction as facts
+from tiltyard.format.base_paths import BasePath
 from tiltyard.format.fragment import Fragment
 from tiltyard.format.names import Naming
 from tiltyard.format.schema import Schema
@@ -99,7 +100,10 @@ def write_dataset(
     clean up after every `interval` versions what is older than `older_than_seconds`. `namespace_client` and
     `table_id` instead of `uri`: the namespace declares the table to be created, or says where it is; where it
     manages versions, the commit goes through it. `discard_streamed`: overwrite although rows were streamed
-    into the table that are not in its base yet; they are given up.
+    into the table that are not in its base yet; they are given up. `initial_bases`: other places
+    (`DatasetBasePath`) that a new table may keep data files in; `target_bases`: names or paths of those that
+    this write puts its files in, in turns; `target_all_bases`: all of them, and the table's own root too
+    (True) or not (False).
 
     Everything is durable when this returns, unless `storage_options={"durable": False}`. Raises
     `TableAlreadyExists`, `SchemaMismatch` (both schemas side by side), `InvalidInput`, `UnsupportedFeature`,
@@ -108,9 +112,6 @@ def write_dataset(
     """
     refuse(
         use_legacy_format=use_legacy_format,
-        initial_bases=initial_bases,
-        target_bases=target_bases,
-        target_all_bases=target_all_bases,
         base_store_params=base_store_params,
         blob_pack_file_size_threshold=blob_pack_file_size_threshold,
     )
@@ -146,6 +147,10 @@ def write_dataset(
     if mode == "create" and snapshot is not None:
         raise TableAlreadyExists(f"Dataset already exists: {store.uri}; append to or overwrite it instead")
     version = file_version(data_storage_version, None if mode == "overwrite" else snapshot)
+    new_bases = bases.initial(initial_bases, mode, snapshot)
+    known = new_bases if snapshot is None else snapshot.manifest.base_paths
+    goals = bases.targets(store, known, target_bases, target_all_bases)
+    used = {goal.base_id for goal in goals}
     write = _Write(
         store,
         found,
@@ -157,6 +162,9 @@ def write_dataset(
         NewTable(data_version=version.value, stable_row_ids=stable_row_ids, config=config),
         discards,
         is_alone=isinstance(uri, OwnPlace),
+        initial_bases=new_bases,
+        targets=goals,
+        placed={base.id: (base.path, base.is_dataset_root) for base in known if base.id in used},
     )
     arrow, batches = source or read_source(data_obj, schema, table_arrow(mode, snapshot))
     if mode == "append" and snapshot is not None:
@@ -193,7 +201,11 @@ class _Write:
         discard_streamed: bool,
         *,
         is_alone: bool,
+        initial_bases: tuple[BasePath, ...],
+        targets: tuple[table_write.Target, ...],
+        placed: dict[int, tuple[str, bool]],
     ) -> None:
+        """`placed`: path and kind of the bases among the `targets`, by id."""
         self._store = store
         self._session = session
         self._mode = mode
@@ -204,6 +216,9 @@ class _Write:
         self._new_table = new_table
         self._discard_streamed = discard_streamed
         self._is_alone = is_alone
+        self._initial_bases = initial_bases
+        self._targets = targets
+        self._placed = placed
         self._files_referenced = False
 
     def run(self, arrow: Any, batches: Iterator[Any], snapshot: Snapshot | None) -> Snapshot:
@@ -211,7 +226,13 @@ class _Write:
             refuse_undrained(snapshot, "overwrite")  # before data are written
         schema = table_schema(arrow, self._mode, snapshot, self._options.version)
         fragments = table_write.write_fragments(
-            self._store, schema, batches, self._options, arrow_schema=arrow, progress=self._progress
+            self._store,
+            schema,
+            batches,
+            self._options,
+            arrow_schema=arrow,
+            progress=self._progress,
+            targets=self._targets,
         )
         try:
             return self._committed(snapshot, fragments, schema)
@@ -219,7 +240,7 @@ class _Write:
             raise  # a version may name the files
         except TiltyardError as error:
             if not (self._files_referenced or error.files_referenced):
-                remove_files(self._store, fragments)
+                remove_files(self._store, fragments, self._targets)
             raise
 
     def _committed(self, snapshot: Snapshot | None, fragments: list[Fragment], schema: Schema) -> Snapshot:
@@ -238,6 +259,11 @@ class _Write:
                     if snapshot is None:  # two creators made room for each other (`table.creators`)
                         continue
                     raise
+                if not self._bases_stand(snapshot):
+                    raise RetryableConflict(
+                        f"{self._store.uri} was replaced by another writer, without the bases that this "
+                        f"{self._mode} put its files in; write again"
+                    ) from error
                 if self._mode == "append" and not _same_fields(schema, snapshot):
                     raise RetryableConflict(
                         f"{self._store.uri} was made or replaced by another writer, with other columns or "
@@ -248,6 +274,11 @@ class _Write:
             f"{self._store.uri} was made or overwritten {MAX_RACES} times while this {self._mode} was to be "
             "committed; nothing was committed, try again"
         )
+
+    def _bases_stand(self, snapshot: Snapshot) -> bool:
+        """Whether the bases that files were put in are those of the same ids in another version."""
+        there = {base.id: (base.path, base.is_dataset_root) for base in snapshot.manifest.base_paths}
+        return all(there.get(id) == place for id, place in self._placed.items())
 
     def _may_replan(self, error: Exception) -> bool:
         """Whether the same files can be committed on the version that another writer made first (case
@@ -264,7 +295,7 @@ class _Write:
             operation = facts.Append(tuple(fragments))
             transaction = facts.Transaction(read_version, uuid, operation, self._properties)
             return commit_append(self._store, transaction, session=self._session, base=snapshot)
-        operation = facts.Overwrite(tuple(fragments), schema)
+        operation = facts.Overwrite(tuple(fragments), schema, initial_bases=self._initial_bases)
         with (
             nullcontext()
             if snapshot is None

@@ -77,10 +77,14 @@ _STREAMING = ("ShardSnapshot", "ShardWriter", "ShardingField", "ShardingSpec", "
 
 _BLOBS = ("BlobColumn", "BlobFile")
 
+_BASES = ("DatasetBasePath",)
+
 
 def __getattr__(name: str) -> Any:
     if name == "LanceDataset":
         return getattr(_dataset_module, name)
+    if name in _BASES:
+        return getattr(importlib.import_module("tiltyard.dataset.bases"), name)
     if name in _BLOBS:
         return getattr(importlib.import_module("tiltyard.dataset.blob_file"), name)
     if name in _CLEANUP:

@@ -6,7 +6,7 @@ of this call are removed: nothing can reference them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -56,6 +56,19 @@ class WriteOptions:
                 raise InvalidInput(f"{name} must be a positive number, found {value!r}")
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where data files go: a base of the table, by its id, or (None) the table's own root."""
+
+    store: Store
+    base_id: int | None = None
+    is_root: bool = True
+
+    def path(self, name: str) -> str:
+        """Where a data file of this name stands."""
+        return data_path(name) if self.is_root else name
+
+
 def write_fragments(
     store: Store,
     schema: Schema,
@@ -64,16 +77,18 @@ def write_fragments(
     *,
     arrow_schema: Any = None,
     progress: Progress | None = None,
+    targets: Sequence[Target] = (),
 ) -> list[Fragment]:
     """Write `pa.RecordBatch`es into new data files; one uncommitted `Fragment` (id 0) per file, none without
     rows.
 
     `schema` is the table's: the data is fitted to it (see `fit`), columns that it lacks are left out of the
-    files. `arrow_schema` is the data's schema, taken from the first batch when not given. Raises
+    files. `arrow_schema` is the data's schema, taken from the first batch when not given. `targets`: where
+    the files go, one after the other in turns; to the table's root without any. Raises
     `SchemaMismatch`, `InvalidInput` and store errors; then no file of this call is left.
     """
     options.check()
-    session = _FileSequence(store, schema, options, progress)
+    session = _FileSequence(store, schema, options, progress, tuple(targets) or (Target(store),))
     if arrow_schema is not None:
         session.fit_for(arrow_schema)
     try:
@@ -105,15 +120,22 @@ class _FileSequence:
     """The files of one call: the one being written, and those that are finished."""
 
     def __init__(
-        self, store: Store, schema: Schema, options: WriteOptions, progress: Progress | None
+        self,
+        store: Store,
+        schema: Schema,
+        options: WriteOptions,
+        progress: Progress | None,
+        targets: tuple[Target, ...],
     ) -> None:
         self._store = store
         self._schema = schema
         self._options = options
         self._progress = progress
+        self._targets = targets
+        self._target = targets[0]
+        self._begun = 0
         self._done: list[Fragment] = []
         self._writer: FileWriter | None = None
-        self._path = ""
         self._process = runtime.process_id()
         self._fits: dict[Any, Fit] = {}
         self._current: Fit | None = None
@@ -157,8 +179,10 @@ class _FileSequence:
         return rows
 
     def _begin_file(self, schema: Schema) -> None:
-        self._path = data_path(data_file_name(runtime.uuid4().bytes))
-        self._writer = FileWriter(self._store, self._path, schema, version=self._options.version)
+        self._target = self._targets[self._begun % len(self._targets)]
+        self._begun += 1
+        path = self._target.path(data_file_name(runtime.uuid4().bytes))
+        self._writer = FileWriter(self._target.store, path, schema, version=self._options.version)
         if self._progress is not None:
             self._progress.begin(_fragment((), 0))
 
@@ -174,6 +198,8 @@ class _FileSequence:
             raise
         if file.path.startswith(f"{DATA_DIR}/"):
             file = replace(file, path=file.path[len(DATA_DIR) + 1 :])
+        if self._target.base_id is not None:
+            file = replace(file, base_id=self._target.base_id)
         fragment = _fragment((file,), rows)
         self._done.append(fragment)
         if self._progress is not None:
@@ -201,21 +227,25 @@ class _FileSequence:
         if self._writer is not None:
             with suppress(StoreError):  # then the file is collected by age
                 self._writer.abort()
-        remove_files(self._store, self._done)
+        remove_files(self._store, self._done, self._targets)
 
 
 def _fragment(files: tuple[DataFile, ...], rows: int) -> Fragment:
     return Fragment(0, files, rows)
 
 
-def remove_files(store: Store, fragments: Iterable[Fragment]) -> None:
+def remove_files(store: Store, fragments: Iterable[Fragment], targets: Sequence[Target] = ()) -> None:
     """Delete data files that no version has ever named, not even for a moment (`files_referenced`).
+    `targets`: what they were written with.
 
     Failures leave waste that is collected by age.
     """
+    own = Target(store)
+    places = {each.base_id: each for each in targets}
     for fragment in fragments:
         for file in fragment.files:
+            place = places.get(file.base_id, own)
             try:
-                store.delete(data_path(file.path))
+                place.store.delete(place.path(file.path))
             except StoreError:
                 continue
