@@ -20,6 +20,7 @@ import pyarrow.dataset as pads
 import pytest
 
 import tiltyard.lance as lance
+import typematrix
 from peer import Peer
 from tiltyard.dataset.arrow_class import arrow_class
 from tiltyard.errors import (
@@ -156,6 +157,43 @@ def test_duckdb_reads_every_type_counts_joins_and_stops_early(table: pa.Table, p
     assert connection.execute("select max(i) from flights where s = 'y'").fetchall() == [(2,)]
     connection.register("few", ds.scanner(["i"], "i < 2"))
     assert connection.execute("from few").fetchall() == [(1,), (-7,)]
+
+
+def test_an_index_answers_what_duckdb_pushes_down() -> None:
+    table = {"i": pa.array([*range(5000), None]), "f": [float(n % 7) for n in range(5001)]}
+    ds = lance.write_dataset(table, "memory://engine_index", mode="overwrite", max_rows_per_file=1000)
+    ds.create_scalar_index("i", "BTREE")
+    plans: list[str] = []
+
+    class Planned(lance.LanceDataset):
+        def scanner(self, *given: Any, **options: Any) -> Any:
+            found = super().scanner(*given, **options)
+            plans.append(found.explain_plan())
+            return found
+
+    ds = Planned("memory://engine_index")
+    for condition, count in (("i = 77", 1), ("i in (77, 4999, 9)", 3), ("i < 3", 3), ("i is null", 1)):
+        assert duckdb.sql(f"select count(f) from ds where {condition}").fetchall() == [(count,)]
+        assert "ScalarIndexQuery" in plans[-1], condition
+    zeros = duckdb.sql("select count(i) from ds where f in (0, 3) and i < 7").fetchall()
+    assert zeros == [(2,)]
+
+
+@pytest.mark.parametrize("entry", typematrix.sample(), ids=str)
+def test_duckdb_reads_the_type_matrix_as_arrow_has_it(entry: typematrix.Entry) -> None:
+    table = entry.table.slice(0, 200)
+    connection = duckdb.connect()
+    query = "select * from {} where c is not null"
+    try:
+        connection.register("arrow", table)
+        theirs = rows(connection.sql(query.format("arrow")))
+    except duckdb.Error:
+        return  # a type or a value that it does not take at all
+    ds = lance.write_dataset(
+        table, "memory://engine_matrix", mode="overwrite", data_storage_version=entry.versions[-1]
+    )
+    connection.register("ours", ds)
+    assert rows(connection.sql(query.format("ours"))) == theirs
 
 
 # -- Polars --------------------------------------------------------------------------------------------

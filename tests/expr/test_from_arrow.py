@@ -131,3 +131,13 @@ def test_a_filter_is_text_or_an_arrow_expression() -> None:
 
 def test_a_computed_column_keeps_its_type() -> None:
     assert from_arrow(F("a") + 1, BATCH.schema).type == pa.int64()
+
+
+def test_a_membership_that_is_null_for_null_is_the_membership() -> None:
+    """DuckDB writes IN so; only without the CASE an index can answer it."""
+    a, nothing = F("a"), pa.scalar(None, pa.bool_())
+    within = pc.if_else(a.is_valid(), (a == 0) | a.isin([1, 5]), nothing)
+    assert from_arrow(within, BATCH.schema) == from_arrow((a == 0) | a.isin([1, 5]), BATCH.schema)
+    for other in (F("f").isin([1.0]), a.is_valid(), pc.scalar(True), ~a.isin([1])):
+        kept = from_arrow(pc.if_else(a.is_valid(), other, nothing), BATCH.schema)
+        assert kept != from_arrow(other, BATCH.schema)

@@ -247,5 +247,6 @@ def test_the_plan_tells_which_columns_are_read_late(place: str) -> None:
     assert read(filter="i > 1") == read(filter="i > 1", late_materialization=True) == "[i, (s), (d)]"
     assert read(filter="i > 1", late_materialization=False) == "[i, s, d]"
     assert read(filter="i > 1", late_materialization=["d"]) == "[i, s, (d)]"
+    assert "output_rows=1," in ds.scanner(filter="i > 1").analyze_plan(count_rows=True)
     with pytest.raises(InvalidInput, match="late_materialization"):
         ds.scanner(late_materialization=5)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _BYTES = "all_binary"
 _BLOB_HANDLING = (_BYTES, "blobs_descriptions", "all_descriptions")
+COUNT_BYTES = 8
+"""Bytes of a number of rows."""
 BATCH_ROWS_VARIABLE = "LANCE_DEFAULT_BATCH_SIZE"
 ColumnsArgument = Sequence[str] | Mapping[str, str] | None
 
@@ -170,12 +172,18 @@ class LanceScanner(ArrowLike):
             lines.append(f"  LanceRead: projection=[{', '.join(self._scan.columns_read)}]")
         return "\n".join(lines)
 
-    def analyze_plan(self) -> str:
-        """Run the scan and give its plan with the time that it took, the rows and their bytes."""
+    def analyze_plan(self, count_rows: bool = False) -> str:
+        """Run the scan and give its plan with the time that it took, the rows and their bytes; `count_rows`
+        counts instead, as `count_rows()` does, which gives one row.
+        """
+        counts = arguments.flag("count_rows", count_rows)
         looked_at = self._scan.rows_looked_at()
         began, requests, read = runtime.monotonic(), iops_counter(), bytes_read_counter()
         rows = nbytes = 0
-        for batch in self._scan.batches():
+        if counts:
+            self._scan.count()
+            rows, nbytes = 1, COUNT_BYTES
+        for batch in () if counts else self._scan.batches():
             rows += batch.num_rows
             nbytes += batch.nbytes
         took = (runtime.monotonic() - began) * 1e3

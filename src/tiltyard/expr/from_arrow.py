@@ -25,10 +25,13 @@ from tiltyard.errors import InvalidExpression, InvalidInput
 from tiltyard.expr import build, patterns
 from tiltyard.expr.coerce import Mismatch
 from tiltyard.expr.names import find_column
-from tiltyard.expr.types import Expr, Literal, Node, expr_of
+from tiltyard.expr.types import And, Compare, Expr, In, IsNull, Literal, Node, Not, Or, expr_of
 
 SHOWN_CHARACTERS = 200
 """How many characters of an expression an error message shows."""
+
+MAX_SEEN_DEPTH = 4
+"""How deep a condition is looked into for what it does with nulls."""
 
 _COMPARISONS = {
     "equal": "=",
@@ -249,8 +252,26 @@ def _like(call: _Call) -> Node:
     return patterns.like(call.args[0], pattern, "\\", bool(_option(call, "ignore_case")))
 
 
+def _is_unknown_with(node: Node, item: Node, depth: int = MAX_SEEN_DEPTH) -> bool:
+    """Whether a condition is known to be null where `item` is."""
+    match node:
+        case In():
+            return node.item == item
+        case Compare():
+            return item in (node.left, node.right)
+        case And() | Or() if depth:
+            return all(_is_unknown_with(each, item, depth - 1) for each in node.items)
+        case _:
+            return False
+
+
 def _if_else(call: _Call) -> Node:
     condition, then, otherwise = call.args
+    if isinstance(otherwise, Literal) and otherwise.value is None and isinstance(condition, Not):
+        # as DuckDB has IN mean what it means here in any case: an index answers what stands within
+        tested = condition.item
+        if isinstance(tested, IsNull) and _is_unknown_with(then, tested.item):
+            return then
     # Arrow gives null where the condition is null
     nothing = Literal(None, pa.null())
     return build.case([(condition, then), (build.is_null(condition), nothing)], otherwise)
