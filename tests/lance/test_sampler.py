@@ -56,6 +56,18 @@ def test_a_sample_has_the_rows_that_are_asked_for_once_each(
     assert all(batch.num_rows <= 64 and batch.schema.names == ["a"] for batch in batches)
 
 
+@pytest.mark.parametrize("n", [0, 1, 500, len(LIVE)])
+def test_a_dataset_gives_a_sample_of_itself(n: int, ds: lance.LanceDataset) -> None:
+    found = ds.sample(n, ["a"], randomize_order=False)["a"].to_pylist()
+    assert found == sorted(set(found))
+    assert len(found) == n
+    mixed = ds.sample(n, ["a"])["a"].to_pylist()
+    assert len(set(mixed)) == n
+    assert set(mixed) <= set(LIVE)
+    with pytest.raises(InvalidInput, match="cannot sample 1029 of 1028 rows"):
+        ds.sample(1029)
+
+
 def test_a_sample_takes_a_place_and_one_column_by_name(ds: lance.LanceDataset) -> None:
     assert len(values(maybe_sample(Path(ds.uri), 5, "a"))) == 5
     with pytest.raises(InvalidInput, match="n must be"):

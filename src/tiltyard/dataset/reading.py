@@ -283,10 +283,10 @@ class ReadFace(Handle):
             raise InvalidInput(f"sample has no option {next(iter(options))!r}")
         if num_rows > total:
             raise InvalidInput(f"cannot sample {num_rows} of {total} rows")
-        chosen = runtime.random().sample(range(total), num_rows)
-        if not randomize_order:
-            chosen.sort()
-        return self.take(np.array(chosen, dtype=np.int64), columns)
+        from tiltyard.dataset.loader_plan import chance
+
+        chosen = chance(runtime.random().getrandbits(64)).choice(total, num_rows, replace=False)
+        return self.take(chosen if randomize_order else np.sort(chosen), columns)
 
     def slice(self, start: int, end: int, columns: ColumnsArgument = None) -> Any:
         """Rows `start` to `end` (exclusive) as a `pa.Table`; fewer at the end of the table."""
