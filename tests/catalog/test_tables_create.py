@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import tiltyard.lance as lance
 from tiltyard.catalog import Catalog, open_catalog
 from tiltyard.catalog.found import find_table
 from tiltyard.catalog.listing import list_tables
@@ -37,6 +38,7 @@ from tiltyard.errors import (
     TableAlreadyExists,
     TableNotFound,
 )
+from tiltyard.format.names import manifest_path
 from tiltyard.session import Session
 from tiltyard.store import open_store
 from tiltyard.testing.faults import Crashed, Fault, FaultyStore, Plan, Rule
@@ -529,6 +531,29 @@ def test_after_a_crash_at_any_call_the_name_is_free_or_a_whole_table(root: str, 
             assert rows(describe(fresh(root), each, detailed=True).dataset) == [1, 2]
             with pytest.raises(TableAlreadyExists):
                 create_table(fresh(root), each, OTHER)
+
+
+@pytest.mark.parametrize("mode", ["mixed", "v1"])
+def test_a_creator_that_slept_while_others_went_on_is_not_told_of_contention(root: str, mode: str) -> None:
+    """Another program made the table meanwhile, wrote it anew, and cleaned up."""
+
+    class Meanwhile(FaultyStore):
+        is_done = False
+
+        def create(self, path: str, data: Any) -> Any:
+            if path.endswith(".manifest") and "__manifest" not in self.uri and not self.is_done:
+                Meanwhile.is_done = True
+                for each in ("create", "overwrite", "overwrite"):
+                    lance.write_dataset(OTHER, f"{root}/t.lance", mode=each)
+                for version in (1, 2):
+                    os.unlink(f"{root}/t.lance/{manifest_path(version)}")
+            return super().create(path, data)
+
+    slow = Catalog(Meanwhile(open_store(root), Plan()), Settings.parse(MODES[mode]), Session())
+    with pytest.raises(TableAlreadyExists):
+        create_table(slow, ("t",), DATA)
+    assert Meanwhile.is_done
+    assert rows(lance.dataset(f"{root}/t.lance")) == [3]
 
 
 def test_a_lost_answer_of_version_1_is_a_success_told_once(root: str) -> None:

@@ -77,7 +77,7 @@ from tiltyard.errors import (
     VersionNotFound,
     WrongType,
 )
-from tiltyard.format.names import HINT_PATH, VERSIONS_DIR
+from tiltyard.format.names import HINT_PATH, VERSIONS_DIR, data_path
 from tiltyard.store.paths import joined
 from tiltyard.table.creators import OwnPlace
 
@@ -171,18 +171,30 @@ class _Source:
 
         options = self._options
         data = self._data
-        if self.copy is not None:
-            data = self.copy.scanner().to_reader()
-            options = {name: value for name, value in options.items() if name != "schema"}
-        elif self._spent:
+        if self.is_gone:
             raise RetryableConflict(
                 f"the stream of data for {store.uri} was read for a table that another writer created first "
                 "and dropped again; nothing was created, give the data again"
             )
+        if self._spent and self.copy is not None:
+            data = self.copy.scanner().to_reader()
+            options = {name: value for name, value in options.items() if name != "schema"}
         elif is_own or mode != "create" or not has_versions(store, ""):  # else it is refused before a read
             self._spent = self._is_stream
         place = OwnPlace(store) if is_own else store
         return write_dataset(data, place, mode=mode, session=catalog.session, **options)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the data cannot be written again: a stream that was read, and no copy is left."""
+        return self._spent and (self.copy is None or not self._is_whole(self.copy))
+
+    @staticmethod
+    def _is_whole(copy: LanceDataset) -> bool:
+        """Whether nobody has removed the directory in which our version was."""
+        held = copy._held
+        files = [data_path(file.path) for fragment in held.fragments for file in fragment.files]
+        return all(held.store.exists(path) for path in files)
 
     def check_fits(self, dataset: LanceDataset) -> None:
         """Raise SchemaMismatch unless the table has every column of the data, with its type."""
@@ -241,9 +253,10 @@ class _Creation:
         for _ in range(MAX_LOOKS):
             try:
                 made = self._attempt(seen or look(self.catalog))
-            except (StoreError, VersionNotFound, TableNotFound) as error:
+            except (StoreError, VersionNotFound, TableNotFound, RetryableConflict) as error:
                 self.removals += 1
-                if not _was_removed(error) or self.removals > MAX_REMOVALS:
+                is_over = isinstance(error, RetryableConflict) and self.source.is_gone
+                if is_over or not _was_removed(error) or self.removals > MAX_REMOVALS:
                     raise
                 seen = None
                 continue
@@ -540,11 +553,11 @@ class _Creation:
 
 
 def _was_removed(error: BaseException | None) -> bool:
-    """Whether something failed because a directory, or the version that was read, was removed meanwhile: a
-    program that drops a table removes its directory, whoever is at work in it.
+    """Whether something failed because a directory, or the version that was read, was removed meanwhile, or
+    made anew: a program that drops a table removes its directory, whoever is at work in it.
     """
     while error is not None:
-        if isinstance(error, VersionNotFound | TableNotFound | ObjectNotFound):
+        if isinstance(error, VersionNotFound | TableNotFound | ObjectNotFound | RetryableConflict):
             return True
         if isinstance(error, StoreError) and error.errno == errno.ENOENT:
             return True

@@ -76,6 +76,9 @@ if TYPE_CHECKING:
 NOTE = "drop-"
 """What the files begin with that tell of a drop."""
 
+RENAME = "rename-"
+"""What the files begin with that say in the directory of a table where it is being renamed to."""
+
 NO_NOTE = "-0000-4000-8000-000000000000"
 """What follows on the digits in the uuid of a drop whose note is missing."""
 
@@ -161,7 +164,8 @@ def was_moved_away(catalog: Catalog, location: str, manifest: str, table: Store)
     visible = (name for name in store.list_names("") if moves.is_visible(name))
     if any(_holds(store, name, manifest, table) for name in visible):
         return False
-    return _said(table, FIRST, VOID) == VOID  # else who has moved it counts it as the table that was dropped
+    # Else who has moved it counts it as the table that was dropped: who has removed it, in any case.
+    return _said(table, FIRST, VOID) == VOID
 
 
 def _holds(store: Store, location: str, path: str, table: Store) -> bool:
@@ -194,7 +198,7 @@ def _drop(catalog: Catalog, id: Id, grace_ns: int, purge: bool) -> Dropped:
     if not _is_table(table) or not _put(table, note, said):
         raise Outdated  # it was moved, and what a creator has begun is in its place
     try:
-        moves.settle_versions(table)
+        _prepare(table, found.location)
         _move(store, found.location, aside, "drop", lambda: _is_aside(store, f"{aside}/{note}"))
         _check_moved(store, table, found.location, aside, lambda: _is_another(store, aside, note, said))
     except (Outdated, StoreError) as error:
@@ -226,11 +230,14 @@ def _is_another(store: Store, aside: str, note: str, said: bytes) -> bool:
     return not (_is_table(table) and _said(table, FIRST, STANDS) == STANDS and _put(table, note, said))
 
 
-def _said(table: Store, path: str, word: bytes) -> bytes:
-    """What a file of ours says, once for all: `word`, or what another one said before. VOID where the
+def _said(table: Store, path: str, word: bytes) -> bytes | None:
+    """What a file of ours says, once for all: `word`, or what another one said before. None where the
     directory was removed.
     """
-    return table.read(path).to_pybytes() if _put(table, path, word) else VOID
+    try:
+        return table.read(path).to_pybytes() if _put(table, path, word) else None
+    except ObjectNotFound:
+        return None
 
 
 def _put(table: Store, path: str, data: bytes) -> bool:
@@ -327,12 +334,12 @@ def _deregister(catalog: Catalog, id: Id) -> Found:
     try:
         _move(store, f"{location}/{stage}", marker, "deregister", is_there)
     except UnsupportedFeature:
-        _drop_stage(table, stage)
+        _forget(table, stage)
         if not put_marker(table, DEREGISTERED, _at(location)):
             raise Outdated from None  # somebody else's
     except (Outdated, StoreError) as error:
         if not isinstance(error, OutcomeUnknown):
-            _drop_stage(table, stage)
+            _forget(table, stage)
         raise
     try:
         table.sync_dir("")
@@ -344,9 +351,9 @@ def _deregister(catalog: Catalog, id: Id) -> Found:
     return found
 
 
-def _drop_stage(table: Store, stage: str) -> None:
-    with suppress(StoreError):  # it means nothing
-        table.delete(stage)
+def _forget(table: Store, path: str) -> None:
+    with suppress(StoreError):  # it means nothing any more
+        table.delete(path)
 
 
 def rename_table(catalog: Catalog, id: Id, new_id: Id) -> Found:
@@ -361,24 +368,44 @@ def _rename(catalog: Catalog, id: Id, new_id: Id) -> Found:
         raise TableAlreadyExists(f"table {new_id[0]!r} exists already in {store.uri}")
     target = root_location(new_id[0])
     _check_free(catalog, target)
-    table = store.at(found.location)
-    if not _is_table(table):
+    table, witness = store.at(found.location), f"{moves.PRIVATE}/{RENAME}{runtime.uuid4()}"
+    if not _is_table(table) or not _put(table, witness, target.encode()):
         raise Outdated
-    moves.settle_versions(table)
     try:
+        _prepare(table, found.location)
         _move(store, found.location, target, "rename")
+        _check_moved(
+            store, table, found.location, target, lambda: _is_remainder(store, table, target, witness)
+        )
     except UnsupportedFeature as error:
         raise UnsupportedFeature(
             f"table {id[0]!r} cannot be renamed: {store.uri} cannot rename directories, and this catalog has "
             "no register (manifest_enabled=false), whose rows could be changed instead"
         ) from error
-    _check_moved(store, table, found.location, target, lambda: _is_remainder(store, target))
+    finally:
+        _forget(table, witness)
     return Found(new_id, target, location_uri(store.uri, target), None, found.declared_only)
 
 
-def _is_remainder(store: Store, location: str) -> bool:
-    """Whether a directory is there and no table: a creator took the name before the directory was moved."""
-    return not _is_table(store.at(location)) and is_directory(store, location)
+def _prepare(table: Store, location: str) -> None:
+    """Before a table's directory is moved: its versions have to last, and whoever has renamed it to this
+    location, and sleeps, is to know that the table has been there.
+    """
+    moves.settle_versions(table)
+    for name in table.list_names(moves.PRIVATE):
+        path = f"{moves.PRIVATE}/{name}"
+        with suppress(ObjectNotFound):
+            if name.startswith(RENAME) and table.read(path).to_pybytes() == location.encode():
+                table.delete(path)
+
+
+def _is_remainder(store: Store, table: Store, location: str, witness: str) -> bool:
+    """Whether a directory is there and no table: a creator took the name before the directory was moved.
+    Not where the witness was taken out of ours: then it has been there, and was moved on.
+    """
+    if not table.exists(witness) or _is_table(store.at(location)):
+        return False
+    return is_directory(store, location)
 
 
 def _is_table(table: Store) -> bool:
