@@ -29,6 +29,7 @@ from tiltyard.catalog.tables import (
 )
 from tiltyard.catalog.trash import drop_table
 from tiltyard.errors import (
+    CatalogDamaged,
     InvalidInput,
     InvalidName,
     NamespaceNotFound,
@@ -531,6 +532,23 @@ def test_after_a_crash_at_any_call_the_name_is_free_or_a_whole_table(root: str, 
             assert rows(describe(fresh(root), each, detailed=True).dataset) == [1, 2]
             with pytest.raises(TableAlreadyExists):
                 create_table(fresh(root), each, OTHER)
+
+
+@pytest.mark.parametrize("mode", ["mixed", "v1", "migration"])
+@pytest.mark.parametrize("target", [".", "__manifest"])
+def test_a_link_to_the_catalog_itself_is_not_written_through(root: str, mode: str, target: str) -> None:
+    create_table(fresh(root), ("t",), DATA)
+    os.symlink(target, f"{root}/x.lance")
+    before = tree(root), os.listdir(f"{root}/__manifest/_versions")
+    calls: list[Callable[[Catalog], object]] = [
+        lambda lake: create_table(lake, ("x",), DATA),
+        lambda lake: create_table(lake, ("x",), DATA, mode="overwrite"),
+        lambda lake: declare_table(lake, ("x",)),
+    ]
+    for call in calls:
+        with pytest.raises((CatalogDamaged, TableAlreadyExists)):
+            call(fresh(root, mode))
+    assert (tree(root), os.listdir(f"{root}/__manifest/_versions")) == before
 
 
 @pytest.mark.parametrize("mode", ["mixed", "v1"])

@@ -38,6 +38,7 @@ from urllib.parse import unquote
 from tiltyard.catalog import moves
 from tiltyard.catalog.found import (
     Found,
+    check_apart,
     directory_table,
     find_or_none,
     has_versions,
@@ -365,6 +366,7 @@ class _Creation:
         """A version in the directory of a table that is there; None where the table had left it before."""
         catalog = self.catalog
         store = table_store(catalog, found)
+        check_apart(catalog, seen.register, found.location)
         if found.row is not None:  # its maker may have died before the version that has it was safe
             catalog.store.sync_dir(joined(REGISTER, VERSIONS_DIR))
         dataset = self.source.write(catalog, store, mode)
@@ -444,6 +446,7 @@ class _Creation:
     def _by_name(self, seen: Look) -> tuple[Found, LanceDataset] | None:
         catalog = self.catalog
         location = root_location(self.id[0])
+        check_apart(catalog, seen.register, location)
         store = catalog.store.at(location)
         marker = hidden(catalog, location, self.id[0])
         if marker.is_there and seen.is_outdated(location):

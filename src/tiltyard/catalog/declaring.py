@@ -24,6 +24,7 @@ from tiltyard.catalog import moves
 from tiltyard.catalog.creating import checked_properties
 from tiltyard.catalog.found import (
     Found,
+    check_apart,
     directory_table,
     find_or_none,
     has_versions,
@@ -148,6 +149,7 @@ def check_location(catalog: Catalog, id: Id, given: str | None, place: str) -> N
 
 def _declare_by_name(seen: Look, row: Row) -> None:
     catalog, name, location = seen.catalog, row.object_id, str(row.location)
+    check_apart(catalog, seen.register, location)
     marker = hidden(catalog, location, name)
     store = catalog.store.at(location)
     if has_versions(store, ""):

@@ -16,6 +16,7 @@ row names, as the official readers do, unless the marker is one of ours, which d
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -24,6 +25,7 @@ from tiltyard.catalog import moves
 from tiltyard.catalog.dropped import parsed
 from tiltyard.catalog.markers import DEREGISTERED, RESERVED, nonce_of, read_marker
 from tiltyard.catalog.names import (
+    REGISTER,
     SUFFIX,
     checked_id,
     inside_table,
@@ -239,6 +241,25 @@ def is_directory(store: Store, location: str) -> bool:
     except ObjectNotFound:
         return False
     return True
+
+
+def check_apart(catalog: Catalog, register: Register, location: str) -> None:
+    """Raise CatalogDamaged where the directory of a table's name is, by a link, the catalog's root or its
+    register: what is written to the table would be written over those.
+    """
+    store, what = catalog.store, None
+    if location in store.list_names(location):
+        what = "the catalog's root"
+    else:
+        path = FIRST_VERSION if register.snapshot is None else register.snapshot.location.path
+        with suppress(ObjectNotFound):
+            if store.stat(f"{location}/{path}").tag == store.stat(f"{REGISTER}/{path}").tag:
+                what = "the catalog's register"
+    if what is not None:
+        raise CatalogDamaged(
+            f"{store.uri}/{location} is a link to {what}, expected the directory of a table: look at it, and "
+            "remove the link; nothing was written"
+        )
 
 
 def with_declared(catalog: Catalog, found: Found) -> Found:

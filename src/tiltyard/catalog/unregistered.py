@@ -136,7 +136,7 @@ def _record(store: Store, directory: str) -> Dropped | None:
         return replace(record, home=home, state=state)
     if any(each.startswith(moves.WITNESS) for each in private):
         return None  # a drop that a register tells of
-    if state == DROPPED and not _is_table(store.at(directory)):
+    if state == DROPPED and (not _is_table(store.at(directory)) or _is_void(store.at(directory))):
         return None  # what a creator has begun
     try:
         dropped_ns = store.dir_stat(directory) or store.now_ns()
@@ -144,6 +144,13 @@ def _record(store: Store, directory: str) -> Dropped | None:
         return None
     until_ns = dropped_ns + round(DEFAULT_GRACE_SECONDS * NS_PER_SECOND)
     return Dropped(digits + NO_NOTE, name, directory, dropped_ns, until_ns, state, home=home)
+
+
+def _is_void(table: Store) -> bool:
+    try:
+        return table.read(FIRST).to_pybytes() == VOID
+    except ObjectNotFound:
+        return False
 
 
 def has_note(table: Store) -> bool:
