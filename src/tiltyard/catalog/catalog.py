@@ -15,7 +15,7 @@ from tiltyard.dataset import arguments
 from tiltyard.errors import InvalidUri, UnsupportedFeature
 from tiltyard.session import default_session
 from tiltyard.store import open_store
-from tiltyard.store.uri import OPTIONS
+from tiltyard.store.uri import options_for
 from tiltyard.table.publish import Publish, create_manifest
 
 if TYPE_CHECKING:
@@ -145,6 +145,7 @@ def open_catalog(
         raise InvalidUri(f"a catalog's root is a path or URI, found {uri!r}")
     arguments.text("a catalog's root", uri)
     settings = Settings.parse(properties)
-    options = {key: value for key, value in settings.storage.items() if key in OPTIONS}
-    store = open_store(uri if uri.endswith("://") else uri.rstrip("/") or "/", options)
+    store = open_store(
+        uri if uri.endswith("://") else uri.rstrip("/") or "/", options_for(uri, settings.storage)
+    )
     return Catalog(store, settings, default_session() if session is None else session)

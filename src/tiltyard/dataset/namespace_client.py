@@ -23,7 +23,7 @@ from tiltyard.errors import InvalidInput, InvalidUri, ObjectNotFound, StoreError
 from tiltyard.format.names import VERSIONS_DIR, parse_manifest_name
 from tiltyard.store import Created, Store, object_key
 from tiltyard.store.content import buffers_of
-from tiltyard.store.uri import OPTIONS
+from tiltyard.store.uri import options_for
 
 if TYPE_CHECKING:
     from tiltyard.store.protocol import Bytes
@@ -76,7 +76,7 @@ def named(
         raise InvalidInput(f"the namespace did not return a location for table {list(id)}")
     vended = getattr(answer, "storage_options", None) or {}
     options = dict(storage_options or {})
-    options.update({key: value for key, value in vended.items() if key in OPTIONS})
+    options.update(options_for(location, vended))
     managed = getattr(answer, "managed_versioning", None) is True
     return NamedTable(client, id, location, options or None, managed)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from tiltyard import runtime
@@ -18,6 +18,9 @@ from tiltyard.store.local import LocalStore
 from tiltyard.store.memory import MemoryStore, memory_space
 from tiltyard.store.paths import checked_dir
 from tiltyard.store.protocol import Store
+
+if TYPE_CHECKING:
+    from tiltyard.store.remote.options import Service
 
 DURABLE_VARIABLE = "TILTYARD_DURABLE"  # environment; 0 turns every fsync off, whatever the options say
 OPTIONS = ("durable", "map")
@@ -75,6 +78,27 @@ def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
             )
 
 
+def options_for(uri: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of some options that the store at a location knows: of what others hand out for many kinds."""
+    scheme = _kind(uri)
+    if scheme not in _SERVED:
+        return {name: value for name, value in options.items() if name in OPTIONS}
+    from tiltyard.store.remote.options import known_names, plain_name
+
+    known = set(known_names(_service(scheme)))
+    return {name: value for name, value in options.items() if plain_name(name) in known}
+
+
+def _service(scheme: str) -> Service:
+    from tiltyard.store.remote.options import Service
+
+    if scheme in ("http", "https"):
+        return Service.HTTP
+    if scheme.startswith("s3"):
+        return Service.S3
+    return Service.GCS if scheme in ("gs", "gcs") else Service.AZURE
+
+
 def _remote(location: str, scheme: str, rest: str, options: Mapping[str, Any]) -> Store:
     """The store of an object store's URI; nothing is asked of the service yet."""
     from tiltyard.store.remote.client import client_of
@@ -88,17 +112,12 @@ def _remote(location: str, scheme: str, rest: str, options: Mapping[str, Any]) -
                 "it belongs to a name"
             )
     host, _, path = rest.partition("/")
-    given = dict(options)
-    if scheme in ("http", "https"):
-        service, bucket, path = Service.HTTP, f"{scheme}://{rest.rstrip('/')}", ""
+    given, service, bucket = dict(options), _service(scheme), host
+    if service is Service.HTTP:
+        bucket, path = f"{scheme}://{rest.rstrip('/')}", ""
         if scheme == "http":
             given.setdefault("allow_http", "true")
-    elif scheme.startswith("s3"):
-        service, bucket = Service.S3, host
-    elif scheme in ("gs", "gcs"):
-        service, bucket = Service.GCS, host
-    else:
-        service = Service.AZURE
+    elif service is Service.AZURE:
         bucket, _, account = host.partition("@")
         if account:
             given = {"account_name": account.partition(".")[0], **given}

@@ -148,7 +148,7 @@ def known_names(service: Service) -> list[str]:
 
 def is_option(name: str) -> bool:
     """Whether some object store knows an option of this name."""
-    return any(_plain(name) in known_names(service) for service in Service)
+    return any(plain_name(name) in known_names(service) for service in Service)
 
 
 def parse_options(service: Service, options: Mapping[str, Any]) -> RemoteOptions:
@@ -159,7 +159,7 @@ def parse_options(service: Service, options: Mapping[str, Any]) -> RemoteOptions
     bounds: dict[str, Any] = {}
     of_service, of_client = _OF_SERVICE[service], _CLIENT.split()
     for given, value in options.items():
-        name = _plain(given)
+        name = plain_name(given)
         target = of_service.get(name) or _TIMES.get(name) or name
         if name in _WITHOUT_EFFECT or value is None:
             continue
@@ -190,7 +190,8 @@ def parse_options(service: Service, options: Mapping[str, Any]) -> RemoteOptions
     )
 
 
-def _plain(name: object) -> str:
+def plain_name(name: object) -> str:
+    """A name as it is looked up."""
     return str(name).strip().lower().replace("-", "_")
 
 
