@@ -102,7 +102,7 @@ def _service(scheme: str) -> Service:
 def _remote(location: str, scheme: str, rest: str, options: Mapping[str, Any]) -> Store:
     """The store of an object store's URI; nothing is asked of the service yet."""
     from tiltyard.store.remote.client import client_of
-    from tiltyard.store.remote.options import Service, parse_options
+    from tiltyard.store.remote.options import Service, from_environment, parse_options
     from tiltyard.store.remote.store import RemoteStore
 
     for sign in "?#":
@@ -126,6 +126,7 @@ def _remote(location: str, scheme: str, rest: str, options: Mapping[str, Any]) -
     if not host or not bucket:
         raise InvalidUri(f"{location!r} names no {'server' if service is Service.HTTP else 'bucket'}")
     prefix = checked_dir(unquote(path.rstrip("/")))
+    given = from_environment(service, given, os.environ)
     client = client_of(service, bucket, parse_options(service, given))
     shown = bucket if service is Service.HTTP else f"{scheme}://{host}"
     return RemoteStore(client, shown).at(prefix)

@@ -159,6 +159,18 @@ def test_conditions_are_checked_unless_told_otherwise() -> None:
         _of(Service.S3, tiltyard_conditions="maybe")
 
 
+def test_variables_of_the_environment_say_what_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AWS_ALLOW_HTTP"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://there")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    store = _remote("s3://b/x")
+    assert store.client.options.get("endpoint") == "http://there"
+    assert dict(store.client.options.client)["allow_http"] is True
+    assert _remote("s3://b/x", aws_endpoint="http://here").client.options.get("endpoint") == "http://here"
+    assert _remote("gs://b/x").client.options.get("endpoint") is None
+
+
 def test_options_of_local_stores_and_of_handed_out_credentials_do_no_harm() -> None:
     assert _of(Service.S3, durable=False, map=True, expires_at_millis="1").config == ()
 

@@ -132,20 +132,12 @@ def settle_conditions(client: Client, path: str) -> None:
     """
     if client.checked or client.options.conditions is not Conditions.CHECK:
         return
-    if client.service in KNOWN_TO_KEEP or not _is_compatible(client):
+    if client.service in KNOWN_TO_KEEP or client.options.get("endpoint") is None:
         return
     with client.lock:
         if not client.checked:
             try_conditions(client, path.rpartition("/")[0])
             client.checked = True
-
-
-def _is_compatible(client: Client) -> bool:
-    """Whether it is not S3 itself but something that speaks like it."""
-    if client.options.get("endpoint"):
-        return True
-    found: dict[str, Any] = client.handle.config
-    return any(found.get(each) for each in ("endpoint", "aws_endpoint", "aws_endpoint_url_s3"))
 
 
 def try_conditions(client: Client, directory: str) -> None:

@@ -91,6 +91,18 @@ _CONDITIONS = "tiltyard_conditions"
 _WITHOUT_EFFECT = ("durable", "map", "expires_at_millis", "refresh_offset_millis")
 """Taken so that one dictionary serves local stores as well, and what catalogs hand out with credentials."""
 
+_ENVIRONMENT = {
+    Service.S3: {
+        "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+        "allow_http": ("AWS_ALLOW_HTTP",),
+    },
+    Service.AZURE: {
+        "endpoint": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+        "allow_http": ("AZURE_ALLOW_HTTP", "AZURE_STORAGE_ALLOW_HTTP"),
+    },
+}
+"""Variables that we look at ourselves; those of credentials, regions and all else obstore reads."""
+
 _FLAG_NAMES = """allow_http allow_invalid_certificates http1_only http2_only virtual_hosted_style_request
     skip_signature unsigned_payload request_payer s3_express disable_tagging disable_bulk_delete
     imdsv1_fallback sse_bucket_key_enabled use_emulator use_fabric_endpoint use_azure_cli"""
@@ -149,6 +161,20 @@ def known_names(service: Service) -> list[str]:
 def is_option(name: str) -> bool:
     """Whether some object store knows an option of this name."""
     return any(plain_name(name) in known_names(service) for service in Service)
+
+
+def from_environment(
+    service: Service, options: Mapping[str, Any], environment: Mapping[str, str]
+) -> dict[str, Any]:
+    """The options, with those of variables of the environment that are not given."""
+    of_service = _OF_SERVICE[service]
+    given = {of_service.get(plain_name(name), plain_name(name)) for name in options}
+    found: dict[str, Any] = dict(options)
+    for target, variables in _ENVIRONMENT.get(service, {}).items():
+        value = next((environment[each] for each in variables if environment.get(each)), None)
+        if value is not None and target not in given:
+            found[target] = value
+    return found
 
 
 def parse_options(service: Service, options: Mapping[str, Any]) -> RemoteOptions:

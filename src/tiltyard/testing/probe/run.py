@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from tiltyard import runtime
-from tiltyard.errors import InvalidInput, ObjectNotFound, StoreError
+from tiltyard.errors import ConditionsNotKept, InvalidInput, ObjectNotFound, StoreError
 from tiltyard.store import Created, Store, open_store
 from tiltyard.store.failures import translated
 from tiltyard.store.local import LocalStore
@@ -42,7 +42,8 @@ def probe(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None)
     """What becomes of each promise at a location: a directory that exists, or `memory://name`.
 
     Raises `ObjectNotFound` for a directory that is not there, `StoreError` for one that cannot be written or
-    is full, `UnsupportedFeature` and `InvalidUri` for locations that are not served.
+    is full, `ConditionsNotKept` for an object store that is found out before anything is written,
+    `UnsupportedFeature` and `InvalidUri` for locations that are not served.
     """
     given = dict(options or {})
     store = open_store(uri, given)
@@ -106,6 +107,8 @@ def _first_write(root: Store, store: Store, scratch: str) -> None:
     cause = store.failure("first")
     if answer is Created.WON:
         return
+    if isinstance(cause, ConditionsNotKept):
+        raise cause
     if getattr(cause, "errno", None) in _STOPPING or scratch not in root.list_names():
         raise StoreError(f"cannot probe {root.uri}, which cannot be written: {cause}") from cause
 
