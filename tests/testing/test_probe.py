@@ -266,7 +266,7 @@ def test_a_place_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="is a file"):
         probe(tmp_path / "file")
     with pytest.raises(UnsupportedFeature, match="s3"):
-        probe("s3://bucket/path")
+        probe("s3+ddb://bucket/path")
 
 
 @pytest.mark.parametrize(
