@@ -91,7 +91,7 @@ _CONDITIONS = "tiltyard_conditions"
 _WITHOUT_EFFECT = ("durable", "map", "expires_at_millis", "refresh_offset_millis")
 """Taken so that one dictionary serves local stores as well, and what catalogs hand out with credentials."""
 
-_ENVIRONMENT = {
+_ENVIRONMENT: Mapping[Service, Mapping[str, tuple[str, ...]]] = {
     Service.S3: {
         "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
         "allow_http": ("AWS_ALLOW_HTTP",),

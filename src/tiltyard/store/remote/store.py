@@ -204,6 +204,7 @@ class RemoteStore:
         return True
 
     def list(self, prefix: str = "", start_after: str = "") -> Listing:
+        self._listable()
         directory = joined(self._prefix, checked_dir(prefix))
         after = joined(self._prefix, start_after) if start_after else None
         found = self.client.call("list", directory, lambda: self._walk(directory, after))
@@ -236,6 +237,7 @@ class RemoteStore:
     def list_names(self, directory: str = "") -> Names:
         import obstore
 
+        self._listable()
         full = joined(self._prefix, checked_dir(directory))
         found = self.client.call(
             "list", full, lambda: obstore.list_with_delimiter(self.client.handle, full or None)
@@ -348,6 +350,13 @@ class RemoteStore:
 
     def successor(self) -> Self | None:
         return None
+
+    def _listable(self) -> None:
+        if self.client.service is Service.HTTP:
+            raise UnsupportedFeature(
+                f"{self.uri}: a web server does not list what it has; name the version: "
+                "dataset(uri, version=...)"
+            )
 
     def _writable(self, verb: str, path: str) -> None:
         if self.client.service is Service.HTTP:
