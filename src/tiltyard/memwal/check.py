@@ -97,7 +97,11 @@ class _Check:
             )
             return
         yield from self._identity(manifest)
-        yield from self._log(manifest)
+        found = list(self._log(manifest))
+        now = newest(self._shard) if any(each.is_damage for each in found) else None
+        if now is not None and now.replay_after > manifest.replay_after:
+            manifest, found = now, list(self._log(now))  # what was missing is published, and collected
+        yield from found
         yield from self._sstables(manifest)
 
     def _identity(self, manifest: ShardManifest) -> Iterator[Finding]:

@@ -31,7 +31,7 @@ from tiltyard.errors import (
 from tiltyard.format import mem_wal
 from tiltyard.format.shard_manifest import ACTIVE, SEALED, ShardManifest
 from tiltyard.memwal import layout
-from tiltyard.memwal.manifest import newest, publish, write_hint
+from tiltyard.memwal.manifest import newest, on_newest, publish, write_hint
 from tiltyard.store import Created, Store
 from tiltyard.table.back_off import back_off
 
@@ -108,7 +108,7 @@ def claim(shard: Store, identity: Identity, rehearse: Callable[[ShardManifest], 
         if found is not None:
             check(found, identity)
             if not rehearsed:
-                rehearse(found)
+                on_newest(shard, found, rehearse)
                 rehearsed = True
         wanted = _next(found, identity)
         answer = publish(shard, wanted)

@@ -21,6 +21,7 @@ from tiltyard.memwal import layout
 from tiltyard.memwal.compaction import Compaction, compact_streams
 from tiltyard.memwal.ending import Undrained, undrained
 from tiltyard.memwal.life import of_this_life, readable, shards_of
+from tiltyard.memwal.manifest import on_newest
 from tiltyard.memwal.owner import Streamable, take_over_to_empty
 from tiltyard.memwal.replay import is_published
 from tiltyard.memwal.resharding import compacted, tidy
@@ -103,11 +104,15 @@ def drain(table: Streamable, *, take_over: bool = False) -> Drained:
     return Drained(done, undrained(*shards_of(store, session)))
 
 
-def _logs_rows(store: Store, manifest: ShardManifest) -> bool:
-    shard = store.at(layout.shard_dir(manifest.shard_id))
-    above = [each for each in positions(shard) if each > manifest.replay_after]
-    entries = (read_entry(shard, each) for each in above)
-    return any(each.batches and not is_published(each, manifest) for each in entries)
+def _logs_rows(store: Store, known: ShardManifest) -> bool:
+    shard = store.at(layout.shard_dir(known.shard_id))
+
+    def look(manifest: ShardManifest) -> bool:
+        above = [each for each in positions(shard) if each > manifest.replay_after]
+        entries = (read_entry(shard, each) for each in above)
+        return any(each.batches and not is_published(each, manifest) for each in entries)
+
+    return on_newest(shard, known, look)
 
 
 def _emptied(table: Streamable, shard_id: str) -> None:

@@ -31,6 +31,7 @@ from tiltyard.memwal.life import of_this_life, readable, shards_of
 from tiltyard.memwal.marks import marks_of
 from tiltyard.memwal.replay import is_published
 from tiltyard.memwal.wal import positions, put_sentinel, read_entry
+from tiltyard.store import Store
 from tiltyard.table.apply.mem_wal import entry_of
 from tiltyard.table.snapshot import Snapshot
 from tiltyard.table.wording import counted
@@ -68,17 +69,26 @@ def undrained(base: Snapshot, shards: Mapping[str, ShardManifest]) -> Undrained:
         store = base.store.at(layout.shard_dir(shard_id))
         published = [each for each in manifest.sstables if each.generation > marks.get(shard_id, 0)]
         here = sum(each.physical_rows or 1 for each in published)
-        lost = 0
-        for position in positions(store):
-            if position <= manifest.replay_after:
-                continue
-            try:
-                logged = read_entry(store, position)
-                here += 0 if is_published(logged, manifest) else logged.rows
-            except (CorruptFile, ObjectNotFound, UnsupportedFeature):
-                lost += 1
+        logged, lost = _logged(store, manifest)
+        here += logged
         rows, unreadable, holding = rows + here, unreadable + lost, holding + bool(here or lost)
     return Undrained(rows, holding, unreadable)
+
+
+def _logged(store: Store, manifest: ShardManifest) -> tuple[int, int]:
+    """Rows of a log that no SSTable has, and entries that cannot be read."""
+    rows = lost = 0
+    for position in positions(store):
+        if position <= manifest.replay_after:
+            continue
+        try:
+            logged = read_entry(store, position)
+            rows += 0 if is_published(logged, manifest) else logged.rows
+        except ObjectNotFound:
+            continue  # collected since: its rows are in an SSTable
+        except (CorruptFile, UnsupportedFeature):
+            lost += 1
+    return rows, lost
 
 
 def refuse_undrained(base: Snapshot, what: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tiltyard.errors import ShardError, WriterFenced
+from tiltyard.errors import CorruptFile, ObjectNotFound, ShardError, WriterFenced
 from tiltyard.memwal import layout
 from tiltyard.memwal.config import MAX_REPLAYED_BATCHES, MAX_REPLAYED_ROWS
 from tiltyard.memwal.entry import Entry
@@ -47,7 +47,13 @@ def logged_view(shard: Store, shard_id: str, schema: LogSchema, session: Session
             MAX_REPLAYED_BATCHES,
             lambda store, position: _kept(store, position, session),
         )
-        replay.read()
+        try:
+            replay.read()
+        except (CorruptFile, ObjectNotFound):
+            now = newest(shard)
+            if now is None or now.replay_after <= manifest.replay_after or attempt == MAX_LOOKS - 1:
+                raise
+            continue  # what was missing is published, and collected
         try:
             tables = replay.memtables(manifest)
         except WriterFenced:  # claimed since the manifest was read

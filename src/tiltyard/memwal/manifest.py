@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import TypeVar
 
 from tiltyard.errors import (
     CorruptFile,
@@ -38,6 +39,7 @@ MAX_UPDATES = 10
 MAX_LOOKS = 8
 """How often a listing is repeated whose newest version is gone when it is read."""
 
+Found = TypeVar("Found")
 Change = Callable[[ShardManifest], ShardManifest]
 """What the next version differs in; its number is put in by `update`."""
 
@@ -54,6 +56,23 @@ def newest(shard: Store) -> ShardManifest | None:
         f"the newest manifest of the shard at {shard.uri} vanishes whenever it is read: manifests must not "
         "be removed from the top"
     )
+
+
+def on_newest(shard: Store, known: ShardManifest, look: Callable[[ShardManifest], Found]) -> Found:
+    """What a look at the log says that begins at the cursor of a manifest; `known`: the newest a moment ago.
+
+    Entries below the cursor are collected. Where one is missing, and the cursor has gone on since the
+    manifest was read, it is looked again with the manifest of now. Raises what `look` raises.
+    """
+    for _ in range(MAX_LOOKS):
+        try:
+            return look(known)
+        except (CorruptFile, ObjectNotFound):
+            now = newest(shard)
+            if now is None or now.replay_after <= known.replay_after:
+                raise
+            known = now
+    return look(known)
 
 
 def read(shard: Store, version: int) -> ShardManifest:

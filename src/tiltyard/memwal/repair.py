@@ -76,7 +76,11 @@ def plan_repair(base: Snapshot, shard_id: str) -> list[Step]:
     manifest = newest(shard)
     if manifest is None:
         raise no_shard(base, shard_id)
-    return [*_missing(base, manifest), *_steps(base, shard, manifest)]
+    steps = _steps(base, shard, manifest)
+    now = newest(shard) if steps else None
+    if now is not None and now.replay_after > manifest.replay_after:
+        manifest, steps = now, _steps(base, shard, now)  # what was missing is published, and collected
+    return [*_missing(base, manifest), *steps]
 
 
 def _missing(base: Snapshot, manifest: ShardManifest) -> list[Step]:

@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from tiltyard import runtime
@@ -54,6 +55,7 @@ from tiltyard.memwal.compaction import compact_streams
 from tiltyard.memwal.identity import ACTIVE_SPEC, DRAINING_SPEC, LAST_SPEC, Streamed, streamed
 from tiltyard.memwal.initialise import wanted_sharding
 from tiltyard.memwal.life import last_readable, lives, manifests, of_this_life, readable, shards_of
+from tiltyard.memwal.manifest import on_newest
 from tiltyard.memwal.owner import Streamable, rehearse
 from tiltyard.memwal.routing import is_closed, is_drained, sealed_for
 from tiltyard.memwal.sealing import seal, unseal
@@ -148,7 +150,8 @@ def _begin(table: Streamable, sharding: Mapping[str, Any] | ShardingSpec) -> Non
             raise InvalidInput(f"{base.store.uri} is sharded like this already: {shown(active, base.schema)}")
         for manifest in of_this_life(base, known).values():
             if not is_closed(manifest):
-                rehearse(base, manifest)
+                shard = base.store.at(layout.shard_dir(manifest.shard_id))
+                on_newest(shard, manifest, partial(rehearse, base))
         details = _with_both(found, active or BY_HAND, wanted.fields, _next_id(found, known))
         if _committed(base, details):
             return
