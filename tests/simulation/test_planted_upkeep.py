@@ -184,6 +184,17 @@ def test_planted_a_shard_is_sealed_without_what_its_log_holds() -> None:
     found(planting, {"a": Client.revise}, "W10", before=TWO, upkeep=True)
 
 
+def test_planted_what_was_called_off_comes_into_force() -> None:
+    """W17: a reviser that slept puts its specs over those that stand by then."""
+    real = resharding._committed
+
+    def blind(base: Any, details: Any) -> bool:
+        return real(base, details) or real(open_latest(base.store, base.session), details)
+
+    actors = {"a": Client.revise, "b": Client.abandon}
+    found(patched(resharding, "_committed", blind), actors, "W17", before=None, upkeep=True)
+
+
 # -- merge functions -----------------------------------------------------------------------------
 
 
