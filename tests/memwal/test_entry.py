@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamed import entry_bytes
-from tiltyard.errors import CorruptFile, TiltyardError
-from tiltyard.memwal.entry import decode_entry, encode_sentinel
+from tiltyard.errors import CorruptFile, TiltyardError, UnsupportedFeature
+from tiltyard.memwal import entry
+from tiltyard.memwal.entry import END_OF_STREAM, decode_entry, encode_sentinel
 
 SCHEMA = pa.schema(
     [
@@ -63,6 +64,35 @@ def test_an_entry_is_an_arrow_stream_to_the_byte(rows: int, skipped: int, nulls:
         with pa.ipc.new_stream(sink, named) as stream:
             stream.write_batch(put.replace_schema_metadata(named.metadata))
         assert entry_bytes(put, put.schema, 3, 4) == sink.getvalue().to_pybytes()
+
+
+@given(st.integers(0, 400), st.integers(0, 255))
+@settings(max_examples=50)
+def test_what_begins_like_the_last_entry_is_told_as_it_would_be_alone(at: int, octet: int) -> None:
+    """Whatever is damaged in it."""
+    damaged = bytearray(WHOLE)
+    damaged[at % len(WHOLE)] = octet
+
+    def told() -> Any:
+        try:
+            found = decoded(bytes(damaged))
+            return found.epoch, found.generation, [each.to_pydict() for each in found.batches]
+        except (CorruptFile, UnsupportedFeature) as error:
+            return str(error)
+
+    entry._last.clear()
+    alone = told()
+    assert decoded(WHOLE).rows == 3
+    assert told() == alone
+
+
+def test_entries_that_begin_alike_keep_their_own_rows() -> None:
+    for ids in ([1], [2, 3], [4] * 50):
+        found = decoded(entry_bytes(batch(ids, ["x"] * len(ids)), SCHEMA, 7, 3))
+        assert (found.epoch, found.generation, found.rows) == (7, 3, len(ids))
+        assert found.batches[0]["id"].to_pylist() == ids
+    assert decoded(entry_bytes(batch([1], ["x"]), SCHEMA, 8, 3)).epoch == 8
+    assert decoded(WHOLE.removesuffix(END_OF_STREAM)).rows == 3
 
 
 def test_entries_carry_no_key_of_ours() -> None:

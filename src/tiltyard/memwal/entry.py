@@ -7,6 +7,7 @@ the owner before it collides there. It carries no key of ours: other writers com
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,16 +84,21 @@ def encode_sentinel(epoch: int) -> bytes:
 
 
 def decode_entry(data: Any, position: int, where: str) -> Entry:
-    """An entry from its file's bytes (a `pa.Buffer`).
+    """An entry from its file's bytes.
 
     Raises `CorruptFile` for one that is cut short, garbage, or without a writer's epoch, and
     `UnsupportedFeature` for one of a table with blobs.
     """
+    data = data if isinstance(data, pa.Buffer) else pa.py_buffer(data)
+    like = _decoded_like_the_last(data, position)
+    if like is not None:
+        return like
     what = f"the log entry at position {position} ({where})"
     try:
         with pa.ipc.open_stream(data) as stream:
-            metadata = stream.schema.metadata or {}
-            _names(stream.schema)
+            schema = stream.schema
+            metadata = schema.metadata or {}
+            _names(schema)
             batches = tuple(each for each in stream if each.num_rows)
         for each in batches:
             each.validate(full=True)
@@ -115,7 +121,44 @@ def decode_entry(data: Any, position: int, where: str) -> Entry:
         raise CorruptFile(f"{what}: WAL entry has incomplete MemTable target metadata", where)
     if given:
         raise UnsupportedFeature(f"{what} is of a table with blobs, which this version does not replay")
+    if batches:
+        begins = schema.serialize()
+        if data.size >= begins.size and begins.equals(data.slice(0, begins.size)):
+            _last[:] = [_Beginning(begins, schema, epoch, generation)]
     return Entry(position, epoch, generation, batches)
+
+
+@dataclass(frozen=True, slots=True)
+class _Beginning:
+    """How an entry began that was found to be right, and what that says."""
+
+    data: Any
+    schema: Any
+    epoch: int
+    generation: int | None
+
+
+_last: list[_Beginning] = []
+"""That of the last one: entries of one epoch and generation have the same, to the byte."""
+
+
+def _decoded_like_the_last(data: Any, position: int) -> Entry | None:
+    """An entry that begins like the last one, and then holds one batch and no more; None for any other, and
+    for one with which anything is wrong.
+    """
+    for known in _last:
+        size = known.data.size
+        if data.size < size or not known.data.equals(data.slice(0, size)):
+            return None
+        with suppress(pa.ArrowException, OSError, EOFError, ValueError):
+            rest = pa.BufferReader(data.slice(size))
+            message = pa.ipc.read_message(rest)
+            if message.type != "record batch" or bytes(rest.read()) != END_OF_STREAM:
+                return None
+            batch = pa.ipc.read_record_batch(message, known.schema)
+            batch.validate(full=True)
+            return Entry(position, known.epoch, known.generation, (batch,)) if batch.num_rows else None
+    return None
 
 
 def decode_head(data: Any, position: int, where: str) -> Head:

@@ -69,7 +69,7 @@ def _together(batches: Sequence[Any], places: Sequence[int], schema: Any) -> Ite
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
         return
     whole = pa.Table.from_batches(batches).select(places)
-    if whole.nbytes >= JOINED_BYTES:
+    if whole.get_total_buffer_size() >= JOINED_BYTES:
         half = len(batches) // 2
         yield from _together(batches[:half], places, schema)
         yield from _together(batches[half:], places, schema)

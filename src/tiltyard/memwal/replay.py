@@ -11,7 +11,7 @@ takes it for published (tests/memwal/test_replay.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,6 +87,9 @@ class Replay:
     """
     _as_stored: Any = None
     """The schema of the last entry whose columns are those as they are."""
+    _is_named: bool = False
+    """Whether it is that of `schema.stored`, but for its metadata."""
+    _never_null: Sequence[int] = ()
 
     def read(self) -> None:
         """Read what was added to the log since the last call. Raises `CorruptFile` for a hole or damage."""
@@ -120,8 +123,7 @@ class Replay:
     def _check(self) -> None:
         """What no owner could replay: wrong columns, generations that go back."""
         for entry in self._entries[len(self._fitted) :]:
-            where = self._where(entry)
-            self._fitted.append(tuple([self._fit(batch, where) for batch in entry.batches]))
+            self._fitted.append(tuple([self._fit(batch, entry) for batch in entry.batches]))
         last = 0
         for entry in self._entries:
             if entry.batches and entry.generation is not None:
@@ -133,14 +135,16 @@ class Replay:
                     )
                 last = entry.generation
 
-    def _fit(self, batch: Any, where: str) -> Any:
+    def _fit(self, batch: Any, entry: Entry) -> Any:
         """A batch with the columns of `schema.stored`; most entries have them as the one before has."""
         if self._as_stored is not None and batch.schema.equals(self._as_stored, True):
-            check_keys(batch, self.schema, where)
-            stored = self.schema.stored.arrow
-            return batch if batch.schema.equals(stored) else _named(batch, stored)
-        fitted = reconciled(batch, self.schema, where)
+            if any(batch.column(at).null_count for at in self._never_null):
+                check_keys(batch, self.schema, self._where(entry))
+            return batch if self._is_named else _named(batch, self.schema.stored.arrow)
+        fitted = reconciled(batch, self.schema, self._where(entry))
         self._as_stored = batch.schema if is_as_stored(batch.schema, self.schema) else None
+        self._is_named = batch.schema.equals(self.schema.stored.arrow)
+        self._never_null = self.schema.never_null()
         return fitted
 
     def _where(self, entry: Entry) -> str:
