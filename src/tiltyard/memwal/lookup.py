@@ -21,7 +21,6 @@ import pyarrow as pa
 from tiltyard.errors import InvalidInput, ObjectNotFound, SchemaMismatch, UnsupportedFeature
 from tiltyard.expr.arrays import bools_of, plain
 from tiltyard.kernels.distinct import distinct
-from tiltyard.memwal.key_hash import is_hashed, key_hashes
 from tiltyard.memwal.keys import sortable
 from tiltyard.memwal.levels import Level, MemoryLevel, SsTableLevel
 from tiltyard.table.deletions import load_deletions, without_deleted
@@ -349,6 +348,8 @@ class Hashes:
 
     def of(self, codes: Ints) -> Words | None:
         """Those of some keys; None where Bloom filters do not know their type."""
+        from tiltyard.memwal.key_hash import is_hashed, key_hashes
+
         if self._hashed is None:
             if not all(is_hashed(each.type) for each in self._wanted):
                 return None

@@ -19,7 +19,7 @@ from tiltyard.errors import CorruptFile, ObjectNotFound, UnsupportedFeature
 from tiltyard.expr.arrays import plain
 from tiltyard.kernels.distinct import distinct
 from tiltyard.table.deletions import load_deletions, physical_offsets, without_deleted
-from tiltyard.table.index_segments import Segment, btree_segments
+from tiltyard.table.index_entries import is_btree
 from tiltyard.table.merge.join import Ints, KeyIndex
 from tiltyard.table.merge.key_scan import found_unpacking
 from tiltyard.table.merge.keys import Key, column_at, is_word
@@ -30,6 +30,7 @@ from tiltyard.table.touched_rows import read_touched
 
 if TYPE_CHECKING:
     from tiltyard.format.schema import Field
+    from tiltyard.table.index_segments import Segment
     from tiltyard.table.snapshot import Snapshot
 
 INDEX_COST = {True: 512, False: 1024}
@@ -82,6 +83,10 @@ def find_rows(
 
 def _choose_index(snapshot: Snapshot, key: Key, keys: KeyIndex) -> tuple[int, list[Segment]] | None:
     """The key column with the index that covers most rows, where looking up is the cheaper way."""
+    if not any(map(is_btree, snapshot.manifest.indices)):
+        return None
+    from tiltyard.table.index_segments import btree_segments  # tables without an index load none of it
+
     best: tuple[int, int, list[Segment]] | None = None
     for at, field in enumerate(key.fields):
         segments = btree_segments(snapshot, field.id)
