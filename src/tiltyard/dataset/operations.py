@@ -4,6 +4,7 @@ values.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -102,6 +103,13 @@ class LanceOperation:
         def __post_init__(self) -> None:
             self.fragments = _fragments("fragments", self.fragments)
             _check_schema("schema", self.schema)
+            if isinstance(self.schema, pa.Schema):
+                warnings.warn(
+                    "a pyarrow.Schema given to Merge has no field ids: give it the LanceSchema that merge or "
+                    "merge_columns of a fragment gave",
+                    DeprecationWarning,
+                    stacklevel=3,
+                )
             self.preserves_nullability = arguments.flag("preserves_nullability", self.preserves_nullability)
 
     @dataclass
