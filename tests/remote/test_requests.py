@@ -52,6 +52,24 @@ def place(request: pytest.FixtureRequest, s3: S3Server, peer: Peer) -> str:
     return where
 
 
+def test_a_lookup_through_an_index_costs_no_more_requests(s3: S3Server, bucket: str, peer: Peer) -> None:
+    where, n = f"s3://{bucket}/t.lance", 100_000
+    rng = np.random.default_rng(11)
+    table = pa.table({"id": rng.permutation(n), "value": rng.random(n)})
+    ours.write_dataset(table, where, storage_options=s3.options()).create_scalar_index("id", "BTREE")
+    dataset = ours.dataset(where, storage_options=s3.options(), session=ours.Session())
+    with s3.counting() as mine:
+        found = dataset.to_table(filter="id = 777")
+    opened = "kept['ds'] = lance.dataset(p, storage_options=o)"
+    peer(opened, p=where, o=s3.options())
+    with s3.counting() as theirs:
+        right = peer("kept['ds'].to_table(filter='id = 777')")
+    peer("kept.pop('ds') and None")
+    assert found == right
+    assert found.num_rows == 1
+    assert len(mine) <= len(theirs), (_kinds(mine), _kinds(theirs))
+
+
 def _kinds(seen: list[Request]) -> list[tuple[str, str, str]]:
     return [(each.kind, each.key, each.span) for each in seen]
 
