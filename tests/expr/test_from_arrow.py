@@ -12,7 +12,7 @@ import pytest
 
 from expr_rows import batch_of
 from tiltyard.errors import FieldNotFound, InvalidExpression, InvalidInput
-from tiltyard.expr import bind_predicate, mask, parse_predicate
+from tiltyard.expr import bind_predicate, evaluate, mask, parse_predicate
 from tiltyard.expr.from_arrow import from_arrow, is_arrow_expression, predicate_from_arrow
 
 F = pc.field
@@ -108,12 +108,12 @@ def test_deep_expressions_work() -> None:
 def test_what_has_no_counterpart_is_refused_by_name() -> None:
     for expression, problem in [
         (pc.and_(F("b"), F("b")), "and"),
-        (pc.sqrt(F("a")) > 1, "sqrt"),
+        (pc.utf8_title(F("s")) == "A", "utf8_title"),
         (pc.field(0) == 1, "by name"),
         (pc.starts_with(F("s"), "A", ignore_case=True), "ignore_case"),
         (F("a") == "x", "no number"),
         (F("a") + 1, "boolean"),
-        (F("l") == pa.scalar([1]), "list"),
+        (F("a") == pa.scalar([1]), "does not compare"),
     ]:
         with pytest.raises(InvalidExpression, match=problem):
             predicate_from_arrow(expression, BATCH.schema)
@@ -141,3 +141,38 @@ def test_a_membership_that_is_null_for_null_is_the_membership() -> None:
     for other in (F("f").isin([1.0]), a.is_valid(), pc.scalar(True), ~a.isin([1])):
         kept = from_arrow(pc.if_else(a.is_valid(), other, nothing), BATCH.schema)
         assert kept != from_arrow(other, BATCH.schema)
+
+
+def test_functions_of_numbers_lists_and_dates_have_their_counterparts() -> None:
+    batch = batch_of(
+        x=[4.0, -1.0, None],
+        l=pa.array([[1, 2], [], None], pa.list_(pa.int64())),
+        d=pa.array([0, 400, None], pa.int32()).cast(pa.date32()),
+        s=["aB", "c", None],
+    )
+    x, items, day, text = (pc.field(name) for name in ("x", "l", "d", "s"))
+    cases = [
+        (pc.sqrt(x) == 2.0, [True, False, None]),
+        (pc.sign(x) < 0, [False, True, None]),
+        (pc.max_element_wise(x, pc.scalar(0.0)) == 0.0, [False, True, True]),
+        (pc.list_element(items, 1) == 2, [True, None, None]),
+        (items == pa.scalar([1, 2]), [True, False, None]),
+        (pc.day_of_year(day) > 1, [False, True, None]),
+        (pc.match_substring_regex(text, "^ab", ignore_case=True), [True, False, None]),
+    ]
+    for expression, expected in cases:
+        assert evaluate(from_arrow(expression, batch.schema), batch).to_pylist() == expected, str(expression)
+
+
+def test_an_unknown_function_is_named_with_the_nearest() -> None:
+    schema = pa.schema({"s": pa.string()})
+    with pytest.raises(InvalidExpression, match=r"utf8_title is not supported \(nearest"):
+        from_arrow(pc.utf8_title(pc.field("s")) == "A", schema)
+
+
+def test_deep_arrow_expressions_are_refused() -> None:
+    expression = pc.field("x")
+    for _ in range(200):
+        expression = pc.negate(expression)
+    with pytest.raises(InvalidExpression, match="deeper than 50"):
+        from_arrow(expression == 1, pa.schema({"x": pa.int64()}))

@@ -21,10 +21,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from tiltyard.errors import InvalidExpression, InvalidInput
+from tiltyard.errors import InvalidExpression, InvalidInput, nearest
 from tiltyard.expr import build, patterns
 from tiltyard.expr.coerce import Mismatch
 from tiltyard.expr.names import find_column
+from tiltyard.expr.ragged import is_list
 from tiltyard.expr.types import And, Compare, Expr, In, IsNull, Literal, Node, Not, Or, expr_of
 
 SHOWN_CHARACTERS = 200
@@ -41,7 +42,14 @@ _COMPARISONS = {
     "greater": ">",
     "greater_equal": ">=",
 }
-_ARITHMETIC = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
+_ARITHMETIC = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+    "shift_left": "<<",
+    "shift_right": ">>",
+}
 _SAME_FUNCTIONS = {
     "abs": "abs",
     "abs_checked": "abs",
@@ -54,6 +62,30 @@ _SAME_FUNCTIONS = {
     "utf8_reverse": "reverse",
     "binary_length": "octet_length",
     "list_value_length": "array_length",
+    "ascii_lower": "lower",
+    "ascii_upper": "upper",
+    "sign": "signum",
+    "power": "power",
+    "power_checked": "power",
+    "max_element_wise": "greatest",
+    "min_element_wise": "least",
+    **{
+        name: name
+        for name in (
+            "sqrt",
+            "exp",
+            "ln",
+            "log10",
+            "log2",
+            "sin",
+            "cos",
+            "tan",
+            "asin",
+            "acos",
+            "atan",
+            "trunc",
+        )
+    },
 }
 _PATTERNS = {
     "starts_with": "starts_with",
@@ -61,7 +93,12 @@ _PATTERNS = {
     "match_substring": "contains",
     "match_substring_regex": "regexp_like",
 }
-_DATE_PARTS = ("year", "quarter", "month", "day", "hour", "minute", "second")
+_DATE_PARTS = {
+    **{part: part for part in ("year", "quarter", "month", "day", "hour", "minute", "second")},
+    "day_of_year": "doy",
+    "iso_week": "week",
+    "iso_year": "isoyear",
+}
 
 
 def is_arrow_expression(value: object) -> bool:
@@ -172,7 +209,7 @@ def _read(pairs: Sequence[tuple[str, str]], batch: pa.RecordBatch, schema: pa.Sc
                 top.args.append(find_column(schema, steps))
                 steps = []
         elif key == "literal":
-            top.args.append(_literal(batch.column(int(value))[0]))
+            top.args.append(_constant(batch.column(int(value))[0]))
         elif key == "call":
             calls.append(_Call(value))
         elif key == "options":
@@ -186,6 +223,20 @@ def _read(pairs: Sequence[tuple[str, str]], batch: pa.RecordBatch, schema: pa.Sc
     if len(calls) != 1 or len(calls[0].args) != 1:
         raise InvalidInput("an Arrow expression that is not one tree")
     return calls[0].args[0]
+
+
+def _constant(scalar: pa.Scalar) -> Node:
+    """A constant of any type; lists and structs are made of their parts."""
+    arrow = scalar.type
+    if not is_list(arrow) and not pa.types.is_struct(arrow):
+        return _literal(scalar)
+    if not scalar.is_valid:
+        return Literal(None, pa.null())
+    if pa.types.is_struct(arrow):
+        parts = [(arrow.field(at).name, scalar[at]) for at in range(arrow.num_fields)]
+        named = [each for name, part in parts for each in (Literal(name, pa.string()), _constant(part))]
+        return build.call("named_struct", named)
+    return build.call("make_array", [_constant(each) for each in scalar.values])
 
 
 def _literal(scalar: pa.Scalar) -> Literal:
@@ -216,15 +267,20 @@ def _called(call: _Call) -> Node:
     if plain in _ARITHMETIC:
         return build.arithmetic(_ARITHMETIC[plain], *args)
     if name in _SAME_FUNCTIONS:
+        _refuse_option(call, "skip_nulls", True)
         return build.call(_SAME_FUNCTIONS[name], args)
     if name in _PATTERNS:
+        if name == "match_substring_regex" and _option(call, "ignore_case"):
+            return patterns.matches(args[0], Literal(_option(call, "pattern"), pa.string()), True)
         _refuse_option(call, "ignore_case", False)
         return build.call(_PATTERNS[name], [*args, Literal(_option(call, "pattern"), pa.string())])
     if name in _DATE_PARTS:
-        return build.call("date_part", [Literal(name, pa.string()), *args])
+        return build.call("date_part", [Literal(_DATE_PARTS[name], pa.string()), *args])
     reader = _READERS.get(plain)
     if reader is None:
-        raise Mismatch(f"the function {name} is not supported: write the filter as SQL text")
+        known = {*_COMPARISONS, *_ARITHMETIC, *_SAME_FUNCTIONS, *_PATTERNS, *_DATE_PARTS, *_READERS}
+        near = nearest(name, sorted(known))
+        raise Mismatch(f"the function {name} is not supported ({near}): write the filter as SQL text")
     return reader(call)
 
 
@@ -265,6 +321,13 @@ def _is_unknown_with(node: Node, item: Node, depth: int = MAX_SEEN_DEPTH) -> boo
             return False
 
 
+def _list_element(call: _Call) -> Node:
+    lists, number = call.args
+    if not isinstance(number, Literal) or not isinstance(number.value, int) or number.value < 0:
+        raise Mismatch("list_element takes a constant number of an element, 0 for the first")
+    return build.call("array_element", [lists, build.whole_number(number.value + 1)])
+
+
 def _if_else(call: _Call) -> Node:
     condition, then, otherwise = call.args
     if isinstance(otherwise, Literal) and otherwise.value is None and isinstance(condition, Not):
@@ -288,5 +351,6 @@ _READERS: dict[str, Callable[[_Call], Node]] = {
     "match_like": _like,
     "if_else": _if_else,
     "coalesce": lambda call: build.call("coalesce", call.args),
+    "list_element": _list_element,
     "negate": lambda call: build.negate(call.args[0]),
 }
