@@ -236,7 +236,7 @@ def test_plain_face(peer: Peer, tmp_path: Path) -> None:
 EXTERNAL = """
 from lance.blob import Blob, blob_array, blob_field
 import pyarrow as pa
-values = [Blob.from_uri(u), Blob.from_uri(u, 10, 20), b"inside", None]
+values = [Blob.from_uri(u), Blob.from_uri(u, *part), b"inside", None]
 t = pa.table([blob_array(values)], schema=pa.schema([blob_field("b")]))
 bases = None if base is None else [lance.DatasetBasePath(base, name="outside")]
 lance.write_dataset(
@@ -257,7 +257,7 @@ def test_blobs_outside_the_table_are_read_where_that_is_allowed(
     base = f"file://{outside}" if registered else None
     (outside / "some%20file.bin").write_bytes(bytes(range(200)))
     path = str(tmp_path / "t")
-    expected = peer(EXTERNAL, p=path, u=uri, base=base)
+    expected = peer(EXTERNAL, p=path, u=uri, base=base, part=(10, 20))
     ds = tl.dataset(path)
     assert ds.read_blobs("b", indices=[2, 3]) == expected[2:]
     if registered:
@@ -352,6 +352,17 @@ def test_descriptors_of_version_2_that_name_no_place(
     with pytest.raises(CorruptFile, match=message):
         ds.to_table(["b"], blob_handling="all_binary")
     assert ds.read_blobs("b", indices=[0]) == [(0, b"ab")]
+
+
+@pytest.mark.parametrize("new", [b"file://\xff", b"gile:///", b"file///"])
+def test_a_damaged_uri_of_a_blob(peer: Peer, tmp_path: Path, new: bytes) -> None:
+    (tmp_path / "b.bin").write_bytes(b"x")
+    path = tmp_path / "t"
+    peer(EXTERNAL, p=str(path), u=f"file://{tmp_path}/b.bin", base=None, part=(0, 1))
+    for file in (path / "data").glob("*.lance"):
+        file.write_bytes(file.read_bytes().replace(b"file:///"[: len(new)], new))
+    with pytest.raises(CorruptFile, match="URI of a blob"):
+        tl.dataset(path).take_blobs("b", indices=[0], allow_external=True)
 
 
 def test_managed_blobs_are_refused_by_name(peer: Peer, tmp_path: Path) -> None:

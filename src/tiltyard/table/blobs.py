@@ -119,7 +119,11 @@ class Blobs:
             if start + count > MAX_POSITION:
                 raise self._damaged(self._place(file)[1], f"a blob of {count} bytes at byte {start}")
             if kind[row] == BlobKind.EXTERNAL:
-                found[row] = self._external(uris[row].as_py(), int(number[row]), start, count)
+                try:
+                    uri = uris[row].as_py()
+                except UnicodeDecodeError as error:
+                    raise self._damaged(self._place(file)[1], f"the URI of a blob: {error}") from error
+                found[row] = self._external(uri, int(number[row]), start, count)
             else:
                 found[row] = self._within(file, int(kind[row]), int(number[row]), start, count)
         return found
@@ -157,10 +161,13 @@ class Blobs:
             )
         else:
             parent, _, path = uri.rpartition("/")
-            if not parent or not path:
+            if not path or not (parent.startswith("/") or "://" in parent):
                 raise self._damaged(uri, "the URI of a blob names no file")
             key = (parent, "blobs outside")
-            store = snapshot.session.cache.get_or(key, lambda: (open_store(parent), STORE_BYTES))
+            try:
+                store = snapshot.session.cache.get_or(key, lambda: (open_store(parent), STORE_BYTES))
+            except InvalidInput as error:
+                raise self._damaged(uri, f"the URI of a blob names no file: {error}") from error
         if not size:
             whole = self._bytes_of(store, path)
             if start > whole:
