@@ -145,3 +145,22 @@ def test_an_equality_with_another_number_is_what_its_text_says(name: str) -> Non
             except (InvalidInput, UnsupportedFeature) as error:
                 told.append(type(error))
         assert told[0] == told[1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "arrow_cast(x, '" + "List(" * 3_000 + "Int8" + ")" * 3_000 + "') IS NULL",
+        "[" * 3_000 + "1" + "]" * 3_000 + " = x",
+        "x" + "[1]" * 3_000 + " = 1",
+        "{'a': " * 3_000 + "x" + "}" * 3_000 + " IS NULL",
+        "CASE WHEN " * 3_000 + "true",
+        "x = 1" + " IS TRUE" * 3_000,
+        "array_append(" * 3_000 + "[x]" + ", 1)" * 3_000 + " IS NULL",
+        "x " + "+ (x " * 3_000 + ")" * 3_000 + "= 1",
+    ],
+    ids=["type", "list", "element", "struct", "case", "truth", "call", "sum"],
+)
+def test_what_is_nested_too_deep_is_a_typed_error(text: str) -> None:
+    with pytest.raises(InvalidExpression):
+        parse_predicate(text, BATCH.schema)

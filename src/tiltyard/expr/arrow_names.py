@@ -12,6 +12,9 @@ import pyarrow as pa
 
 from tiltyard.expr.coerce import Mismatch
 
+MAX_NESTED = 50
+"""Types with parameters in one name."""
+
 _PLAIN = {
     "Null": pa.null(),
     "Boolean": pa.bool_(),
@@ -74,6 +77,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
         self.kind = self.value = ""
+        self.nested = 0
         self.advance()
 
     def advance(self) -> None:
@@ -178,7 +182,8 @@ def _read(read: _Reader) -> pa.DataType:
     if word in _PLAIN:
         return _PLAIN[word]
     make = _MADE.get(word)
-    if make is None:
+    read.nested += 1
+    if make is None or read.nested > MAX_NESTED:
         raise read.unknown()
     read.take("(")
     try:

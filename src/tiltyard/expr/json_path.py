@@ -18,7 +18,7 @@ from tiltyard.format import jsonb
 from tiltyard.format.jsonb import Place
 
 MAX_NESTED = 50
-"""Parentheses within each other in the condition of a path."""
+"""Parentheses in the conditions of a path."""
 
 _PART = re.compile(
     r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*")|(?P<number>-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)|(?P<word>[^\W\d]\w*)
@@ -243,6 +243,7 @@ class _Reader:
             elif self.took("["):
                 found.append(self.bracket())
             elif self.took("?"):
+                self.deeper()
                 self.expect("(")
                 found.append(_filtered(self.any_of()))
                 self.expect(")")
@@ -305,9 +306,7 @@ class _Reader:
 
     def comparison(self) -> Condition:
         if self.value in ("(", "exists") and self.kind != "text":
-            self.nested += 1
-            if self.nested > MAX_NESTED:
-                raise Mismatch(f"a JSON path with more than {MAX_NESTED} parentheses in its condition")
+            self.deeper()
         if self.took("("):
             found = self.any_of()
             self.expect(")")
@@ -318,6 +317,11 @@ class _Reader:
             self.expect(")")
             return lambda data, at, top: bool(_walked(steps, data, top if from_top else at, top))
         return self.compared(self.operand())
+
+    def deeper(self) -> None:
+        self.nested += 1
+        if self.nested > MAX_NESTED:
+            raise Mismatch(f"a JSON path with more than {MAX_NESTED} parentheses in its conditions")
 
     def compared(self, left: Operand) -> Condition:
         if self.took("starts"):
