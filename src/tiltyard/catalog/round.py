@@ -32,6 +32,7 @@ from tiltyard.catalog.rewrite import Rewrite
 from tiltyard.catalog.rows import REPAIR, TABLE, Row, Rows
 from tiltyard.catalog.waiting import Fate, NewRow, Request, Served, request
 from tiltyard.errors import CatalogDamaged, CatalogThrottled, OutcomeUnknown, TiltyardError
+from tiltyard.runtime.collector import collector_held_back
 from tiltyard.runtime.combine import CombiningQueue
 from tiltyard.table.back_off import back_off
 from tiltyard.table.hint import write_hint
@@ -305,8 +306,8 @@ class _Round:
         began, lost = runtime.monotonic(), 0
         while True:
             looked_at = runtime.monotonic()
-            with ExitStack() as turn:
-                if self._once(turn, lost):
+            with ExitStack() as after_turn, ExitStack() as turn:
+                if self._once(turn, after_turn, lost):
                     return
             lost += 1
             now = runtime.monotonic()
@@ -318,7 +319,7 @@ class _Round:
                 )
             back_off(now - looked_at, lost)
 
-    def _once(self, turn: ExitStack, lost: int) -> bool:
+    def _once(self, turn: ExitStack, after_turn: ExitStack, lost: int) -> bool:
         """One attempt; whether every change has its answer."""
         table = self.table
         self.answers, self.first_change = [], None
@@ -326,6 +327,8 @@ class _Round:
         if fate is Fate.DONE or (fate is Fate.NO and self._is_refused()):
             return True
         our_turn = fate is Fate.TURN or (fate is Fate.NO and self._queue_up(turn))
+        if our_turn:  # a collection takes as long as ten turns, and everybody would wait for it
+            after_turn.enter_context(collector_held_back())
         looked_at = runtime.monotonic()
         register = table.newest()
         if register.snapshot is None:
