@@ -25,6 +25,7 @@ from tiltyard.errors import (
     InvalidInput,
     InvalidName,
     NamespaceNotFound,
+    StoreError,
     TableAlreadyExists,
     TableNotFound,
     TiltyardError,
@@ -346,3 +347,35 @@ def test_two_tables_change_names_with_each_other_again_and_again(root: str) -> N
     names = list_tables(lake).names
     assert sorted(value for name in names for value in values(lake, (name,))) == [1, 2]
     assert len(directories(lake)) == 2
+
+
+def test_a_decided_rename_that_cannot_make_way_for_what_came_between_is_done(root: str) -> None:
+    class Full(FaultyStore):
+        blocked = False
+
+        def move_dir(self, source: str, target: str) -> Created:
+            if target == "u.lance" and not self.blocked:
+                Full.blocked = True
+                os.makedirs(f"{root}/u.lance/data")
+            return super().move_dir(source, target)
+
+        def create(self, path: str, data: Any) -> Created:
+            if self.blocked:
+                raise StoreError("the disk is full")
+            return super().create(path, data)
+
+    put(fresh(root), ("t",), 1)
+    rename_table(over(Full(open_store(root), Plan())), ("t",), ("u",))
+    assert Full.blocked
+    assert values(fresh(root), ("u",)) == [1]
+    create_namespace(fresh(root), ("x",))
+    create_namespace(fresh(root), ("y",))
+    assert values(fresh(root), ("u",)) == [1]
+    assert moves_left(fresh(root)) == 0
+
+
+def test_a_table_that_is_registered_before_it_is_written_keeps_its_place(root: str) -> None:
+    register_table(fresh(root), ("t",), "stock")
+    rename_table(fresh(root), ("t",), ("u",))
+    write_dataset(table(7), f"{root}/stock")
+    assert values(fresh(root), ("u",)) == [7]

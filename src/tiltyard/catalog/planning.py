@@ -174,10 +174,10 @@ def finish(catalog: Catalog, move: Move, decided_at: float) -> str:
         try:
             if moves.finish(catalog, move, decided_at) is not State.BLOCKED:
                 break
-        except StoreError:
-            break
-        catalog.mutate(lambda draft: None)  # the round makes way for what came between
-        metadata = catalog.register().metadata
+            catalog.mutate(lambda draft: None)  # the round makes way for what came between
+            metadata = catalog.register().metadata
+        except TiltyardError:
+            break  # it is decided, whatever cannot be done now
         again = next((each for each in moves.pending(metadata) if each.uuid == move.uuid), None)
         if again is None:
             return move.source  # it stays where nobody finds it by its name, or others have moved it

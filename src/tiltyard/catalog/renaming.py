@@ -109,6 +109,8 @@ class _Rename:
         if self.target != self.source:
             name = object_id(self.new_id)
             self.move, table = planned_move(catalog, self.source, self.target, name)
+            if self.move is None and not moves.is_visible(self.source):
+                self.target = self.source  # registered before anything is there: it is written to that place
             if self.move is not None and self.move.kind is Kind.HIDE:
                 self.target = self.source
                 if not moves.is_visible(self.source):
