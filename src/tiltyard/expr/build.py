@@ -519,6 +519,10 @@ def _special(name: str, args: Sequence[Node]) -> Node:
         if len(args) != 2 or not isinstance(args[1], Literal) or not isinstance(args[1].value, str):
             raise Mismatch(f"{name} takes a value and the name of a type as a text constant")
         return cast(args[0], arrow_type(args[1].value), name == "arrow_try_cast")
+    if name in ("cast_to_type", "try_cast_to_type"):
+        if len(args) != 2:
+            raise Mismatch(f"{name} takes a value and another one of the type that is wanted")
+        return cast(args[0], plain_type(args[1].type), name == "try_cast_to_type")
     if name == "arrow_typeof":
         if len(args) != 1:
             raise Mismatch("arrow_typeof takes 1 argument")

@@ -306,6 +306,8 @@ SPECIAL_FUNCTIONS = {
     "arrow_cast",
     "arrow_try_cast",
     "arrow_typeof",
+    "cast_to_type",
+    "try_cast_to_type",
 }
 """Functions whose arguments must first agree on a type; the builder makes them."""
 

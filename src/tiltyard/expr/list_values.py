@@ -140,6 +140,12 @@ def _flatten(args: Sequence[Any], rows: int) -> pa.Array:
     return lists_of(inner.flat, spans(inner.first[places], inner.count[places]), count, outer.valid)
 
 
+def _compact(args: Sequence[Any], rows: int) -> pa.Array:
+    given = ragged(args[0], rows)
+    known = valid_of(given.flat)
+    return array_of(args[0], rows) if known is None else chosen(given, known[given.places()])
+
+
 # -- elements that equal something ------------------------------------------------------------------------
 
 
@@ -432,13 +438,13 @@ def _to_string(args: Sequence[Any], rows: int) -> pa.Array:
     while _is_lists(given.type.value_type):
         given = _flatten([given], rows)
     parts = ragged(given, rows)
-    places = parts.places()
-    texts = pc.cast(parts.flat, pa.string())
-    if len(args) > 2 and args[2].as_py() is not None:
-        texts = texts.fill_null(args[2].as_py())
+    texts = pc.cast(parts.flat, pa.string()).take(pa.array(parts.places()))
+    owners = parts.owners()
+    if len(args) > 2:
+        texts = pc.coalesce(texts, array_of(args[2], rows).cast(pa.string()).take(pa.array(owners)))
     known = valid_of(texts)
-    kept = np.ones(len(places), np.bool_) if known is None else known[places]
-    lists = lists_of(texts, places[kept], np.bincount(parts.owners()[kept], minlength=rows), parts.valid)
+    kept = np.ones(len(texts), np.bool_) if known is None else known
+    lists = lists_of(texts, np.flatnonzero(kept), np.bincount(owners[kept], minlength=rows), parts.valid)
     return pc.binary_join(lists, args[1])
 
 
@@ -456,12 +462,13 @@ def _from_string(args: Sequence[Any], rows: int) -> pa.Array:
         found = pa.array(made, pa.list_(texts.type))
     else:
         found = pa.ListArray.from_arrays(pa.array(range(rows + 1), pa.int32()), texts, mask=texts.is_null())
-    if len(args) < 3 or args[2].as_py() is None:
+    if len(args) < 3:
         return found
     parts = ragged(found, rows)
-    null = pc.equal(parts.flat, args[2])
-    flat = pc.if_else(null, pa.scalar(None, parts.flat.type), parts.flat)
-    return lists_of(flat, parts.places(), parts.count, parts.valid)
+    flat = parts.flat.take(pa.array(parts.places()))
+    null = pc.equal(flat, array_of(args[2], rows).take(pa.array(parts.owners()))).fill_null(False)
+    flat = pc.if_else(null, pa.scalar(None, flat.type), flat)
+    return lists_of(flat, np.arange(len(flat)), parts.count, parts.valid)
 
 
 def _series(includes_end: bool) -> Run:
@@ -517,6 +524,7 @@ LIST_VALUES: dict[str, ListFunction] = {
     "array_replace_n": ListFunction("lxxn", 4, 4, _replace(3)),
     "array_position": ListFunction("lxn", 2, 3, _position),
     "array_positions": ListFunction("lx", 2, 2, _positions),
+    "array_compact": ListFunction("l", 1, 1, _compact),
     "array_distinct": ListFunction("l", 1, 1, _distinct),
     "array_union": ListFunction("l", 2, 2, _union),
     "array_intersect": ListFunction("l", 2, 2, _compared_sets(True)),
@@ -556,6 +564,7 @@ LIST_ALIASES = {
     "array_empty": "empty",
     "list_empty": "empty",
     "list_zip": "arrays_zip",
+    "dot_product": "inner_product",
     "cardinality": "array_length",
     "make_list": "make_array",
     "element_at": "map_extract",

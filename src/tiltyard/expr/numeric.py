@@ -129,4 +129,4 @@ SIGNATURES: dict[str, Signature] = {
 }
 """`random()` is drawn anew for every row of every evaluation."""
 
-ALIASES = {"pow": "power"}
+ALIASES = {"pow": "power", "rand": "random"}

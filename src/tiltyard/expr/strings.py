@@ -1,7 +1,7 @@
 """Functions of texts: parts, padding, search, regular expressions, digests.
 
-Positions count characters from 1. Regular expressions are those of RE2. What Arrow has no kernel for is
-computed once for each distinct text.
+Positions count characters from 1. Regular expressions are those of RE2, but for `regexp_instr`, which has
+Python's. What Arrow has no kernel for is computed once for each distinct text.
 """
 
 from __future__ import annotations
@@ -314,12 +314,13 @@ def _regexp_instr(text: str, pattern: str, start: int = 1, number: int = 1, flag
     if start < 1 or number < 1:
         raise ValueError("the place at which a search begins and the number of a match count from 1")
     try:
-        matches = re.compile(_flagged(pattern, flags)).finditer(text, start - 1)
+        # what lies before the start is not looked at, so that ^ means the start
+        matches = re.finditer(_flagged(pattern, flags), text[start - 1 :])
     except re.error as error:
         raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
     for count, match in enumerate(matches, 1):
         if count == number:
-            return match.start() + 1
+            return start + match.start()
     return 0
 
 
