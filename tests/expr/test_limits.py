@@ -11,7 +11,7 @@ import pytest
 
 from expr_rows import batch_of, rows
 from tiltyard.errors import InvalidExpression, InvalidInput, UnsupportedFeature
-from tiltyard.expr import mask, parse_expression, parse_predicate
+from tiltyard.expr import evaluate, mask, parse_expression, parse_predicate
 from tiltyard.expr.bind import cached_expressions
 from tiltyard.expr.types import MAX_HEIGHT, In, Or
 
@@ -137,7 +137,7 @@ def test_an_equality_with_another_number_is_what_its_text_says(name: str) -> Non
     schema = pa.schema(
         [("i", pa.int64()), ("small", pa.int8()), ("u", pa.uint64()), ("f", pa.float64()), ("s", pa.string())]
     )
-    for number in (5, 300, 2**53 + 1, 10**18 - 1, 10**18):
+    for number in (5, 300, 0, -5, -300, 2**53 + 1, 10**18 - 1, 10**18):
         told = []
         for text in (f"{name} = {number}", f"({name} = {number})"):
             try:
@@ -164,3 +164,26 @@ def test_an_equality_with_another_number_is_what_its_text_says(name: str) -> Non
 def test_what_is_nested_too_deep_is_a_typed_error(text: str) -> None:
     with pytest.raises(InvalidExpression):
         parse_predicate(text, BATCH.schema)
+
+
+@pytest.mark.parametrize(
+    "text", ["array_resize([x], n)", "array_repeat(x, n)", "range(n)", "range(-n, n, x)"]
+)
+def test_lists_that_no_batch_can_hold_are_refused_before_they_are_made(text: str) -> None:
+    """Four lengths of 2^62 sum to nothing in 64 bits."""
+    batch = batch_of(x=[1] * 4, n=[2**62] * 4)
+    with pytest.raises(InvalidExpression, match="2,147,483,647 elements"):
+        evaluate(parse_expression(text, batch.schema), batch)
+
+
+def test_series_reach_the_ends_of_64_bits() -> None:
+    low, high = -(2**63), 2**63 - 1
+    ends = (low, low + 3, -2, 0, 5, high - 3, high)
+    sizes = (1, 2, -1, -3, high, low)
+    cases = [(a, b, step) for a in ends for b in ends for step in sizes if abs(b - a) // abs(step) < 100]
+    start, end, step = (list(each) for each in zip(*cases, strict=True))
+    batch = batch_of(a=start, b=end, s=step)
+    found = evaluate(parse_expression("range(a, b, s)", batch.schema), batch).to_pylist()
+    assert found == [list(range(*case)) for case in cases]
+    whole = evaluate(parse_expression("generate_series(a, b, s)", batch.schema), batch).to_pylist()
+    assert whole == [list(range(a, b + (1 if s > 0 else -1), s)) for a, b, s in cases]

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tiltyard.errors import InvalidInput
 from tiltyard.expr import build
+from tiltyard.expr.equals_number import equals_number
 from tiltyard.expr.parse import PRESENT, Parser
 from tiltyard.expr.types import Column, Compare, Expr, Literal, expr_of
 
@@ -21,8 +22,6 @@ CACHED_EXPRESSIONS = 512
 
 CACHED_CHARACTERS = 1 << 14
 """Longer texts are bound anew each time: they would hold much memory, and binding them dwarfs the look-up."""
-
-_EQUALS_NUMBER = re.compile(r"([A-Za-z_]\w*) = ([1-9][0-9]{0,17})", re.ASCII)
 
 _HAS_PRESENT = re.compile("|".join(PRESENT), re.IGNORECASE)
 
@@ -59,8 +58,8 @@ def _key_of(schema: pa.Schema) -> _SchemaKey:
 
 
 def _bind(text: str, key: _SchemaKey, wants_predicate: bool) -> Expr:
-    like = _EQUALS_NUMBER.fullmatch(text)
-    if like is not None and (found := _like_another(like[1], int(like[2]), key)) is not None:
+    like = equals_number(text)
+    if like is not None and like[1] and (found := _like_another(*like, key)) is not None:
         return found
     parser = Parser(text, key.schema)
     node = parser.whole()

@@ -13,7 +13,18 @@ import numpy as np
 import pyarrow as pa
 
 from tiltyard.expr.arrays import valid_of
-from tiltyard.expr.ragged import MAX_ELEMENTS, Ragged, chosen, codes, lists_of, ragged, spans, starts
+from tiltyard.expr.ragged import (
+    MAX_ELEMENTS,
+    Ragged,
+    check_elements,
+    chosen,
+    codes,
+    is_list,
+    lists_of,
+    ragged,
+    spans,
+    starts,
+)
 from tiltyard.expr.signatures import Run, array_of
 
 
@@ -112,8 +123,7 @@ def _resize(args: Sequence[Any], rows: int) -> pa.Array:
     filler = array_of(args[2], rows) if len(args) > 2 else pa.nulls(rows, given.flat.type)
     valid = given.valid & known
     wanted = np.where(valid, wanted, 0)
-    if wanted.sum() > MAX_ELEMENTS:
-        raise pa.ArrowInvalid(f"lists of more than {MAX_ELEMENTS:,} elements in one batch")
+    check_elements(wanted)
     kept = np.minimum(given.count, wanted)
     places = np.repeat(len(given.flat) + np.arange(rows), wanted)
     places[spans(starts(wanted)[:-1], kept)] = spans(given.first, kept)
@@ -123,8 +133,7 @@ def _resize(args: Sequence[Any], rows: int) -> pa.Array:
 
 def _repeat(args: Sequence[Any], rows: int) -> pa.Array:
     times = np.maximum(_numbers(args[1], rows)[0], 0)
-    if times.sum() > MAX_ELEMENTS:
-        raise pa.ArrowInvalid(f"lists of more than {MAX_ELEMENTS:,} elements in one batch")
+    check_elements(times)
     return lists_of(
         array_of(args[0], rows), np.repeat(np.arange(rows), times), times, np.ones(rows, np.bool_)
     )
@@ -132,7 +141,7 @@ def _repeat(args: Sequence[Any], rows: int) -> pa.Array:
 
 def _flatten(args: Sequence[Any], rows: int) -> pa.Array:
     outer = ragged(args[0], rows)
-    if not pa.types.is_nested(outer.flat.type) or pa.types.is_struct(outer.flat.type):
+    if not is_list(outer.flat.type):
         return array_of(args[0], rows)
     inner = ragged(outer.flat, len(outer.flat))
     places = outer.places()
@@ -344,7 +353,7 @@ def _levels(given: Ragged, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
     levels = [(given.count, given.valid)]
     array: pa.Array = given.flat
     first, alive = given.first, given.valid & (given.count > 0)
-    while len(levels) < most and _is_lists(array.type):
+    while len(levels) < most and is_list(array.type):
         inner = ragged(array, len(array))
         at = np.where(alive, first, 0)
         count = inner.count[at] if len(array) else np.zeros(given.rows, np.int64)
@@ -354,10 +363,6 @@ def _levels(given: Ragged, most: int) -> list[tuple[np.ndarray, np.ndarray]]:
         alive = known & (count > 0)
         array = inner.flat
     return levels
-
-
-def _is_lists(arrow: pa.DataType) -> bool:
-    return bool(pa.types.is_nested(arrow) and not pa.types.is_struct(arrow) and not pa.types.is_map(arrow))
 
 
 _MAX_DIMENSIONS = 64
@@ -435,7 +440,7 @@ def _to_string(args: Sequence[Any], rows: int) -> pa.Array:
     import pyarrow.compute as pc
 
     given = array_of(args[0], rows)
-    while _is_lists(given.type.value_type):
+    while is_list(given.type.value_type):
         given = _flatten([given], rows)
     parts = ragged(given, rows)
     texts = pc.cast(parts.flat, pa.string()).take(pa.array(parts.places()))
@@ -482,10 +487,14 @@ def _series(includes_end: bool) -> Run:
         if bool((valid & (step == 0)).any()):
             raise pa.ArrowInvalid("the step of a series must not be zero")
         step = np.where(step == 0, 1, step)
-        end = end + np.sign(step) if includes_end else end
-        count = np.where(valid, np.maximum(-((start - end) // step), 0), 0)
-        if count.sum() > MAX_ELEMENTS:
-            raise pa.ArrowInvalid(f"series of more than {MAX_ELEMENTS:,} numbers in one batch")
+        forward = step > 0
+        # unsigned, since the ends may lie further apart than 63 bits tell
+        distance = np.where(forward, end - start, start - end).view(np.uint64)
+        size = np.where(forward, step, -step).view(np.uint64)
+        ahead = np.where(forward, start < end, start > end) | (includes_end & (start == end))
+        steps = (distance - np.uint64(not includes_end)) // size
+        count = np.where(valid & ahead, np.minimum(steps, MAX_ELEMENTS) + 1, 0).astype(np.int64)
+        check_elements(count)
         flat = pa.array(spans(start, count, step), pa.int64())
         return lists_of(flat, np.arange(len(flat)), count, valid)
 

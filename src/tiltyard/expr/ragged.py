@@ -84,11 +84,16 @@ def spans(first: np.ndarray, count: np.ndarray, step: Any = 1) -> Numbers:
     return np.repeat(first, count) + inside * steps
 
 
+def check_elements(count: np.ndarray) -> None:
+    """Raises `pa.ArrowInvalid` for more elements of all rows than a batch can have, before they are made."""
+    if len(count) and (count.max() > MAX_ELEMENTS or count.sum() > MAX_ELEMENTS):  # a sum alone may wrap
+        raise pa.ArrowInvalid(f"lists of more than {MAX_ELEMENTS:,} elements in one batch")
+
+
 def lists_of(flat: pa.Array, places: np.ndarray, count: np.ndarray, valid: np.ndarray) -> pa.Array:
     """Lists of the elements at `places` (null where negative), `count` of them for each row."""
+    check_elements(count)
     offsets = starts(count)
-    if offsets[-1] > MAX_ELEMENTS:
-        raise pa.ArrowInvalid(f"lists of more than {MAX_ELEMENTS:,} elements in one batch")
     absent = places < 0
     values = flat.take(pa.array(places, pa.int64(), mask=absent if bool(absent.any()) else None))
     mask = None if bool(valid.all()) else pa.array(~valid)
