@@ -24,7 +24,7 @@ from tiltyard.expr.eval import cast_array, operand, scalar_of
 from tiltyard.expr.lists import LIST_FUNCTIONS, list_function
 from tiltyard.expr.nested import nested_test
 from tiltyard.expr.pairs import pair_test
-from tiltyard.expr.signatures import Run
+from tiltyard.expr.signatures import Run, check_count
 from tiltyard.expr.types import (
     BOOL,
     MAX_HEIGHT,
@@ -570,11 +570,7 @@ def call(name: str, args: Sequence[Node]) -> Node:
     if name in LIST_FUNCTIONS:
         return list_function(name, args)
     signature = functions.SIGNATURES[name]
-    if len(args) < signature.least or (signature.most is not None and len(args) > signature.most):
-        wanted = str(signature.least)
-        if signature.most != signature.least:
-            wanted += " or more" if signature.most is None else f" to {signature.most}"
-        raise Mismatch(f"{name} takes {wanted} arguments, not {len(args)}")
+    check_count(name, args, signature.least, signature.most)
     adapted: list[Node] = []
     for index, arg in enumerate(args):
         kinds = signature.kinds[min(index, len(signature.kinds) - 1)]

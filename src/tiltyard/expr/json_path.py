@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from tiltyard.errors import InvalidInput
 from tiltyard.expr.coerce import Mismatch
 from tiltyard.format import jsonb
 from tiltyard.format.jsonb import Place
@@ -292,14 +293,15 @@ class _Reader:
 
     # conditions
 
-    def any_of(self) -> Condition:
-        parts = [self.all_of()]
+    def any_of(self, first: Condition | None = None) -> Condition:
+        """Conditions between `||`; `first` has been read already."""
+        parts = [self.all_of(first)]
         while self.took("||"):
             parts.append(self.all_of())
         return parts[0] if len(parts) == 1 else _any_of(parts)
 
-    def all_of(self) -> Condition:
-        parts = [self.comparison()]
+    def all_of(self, first: Condition | None = None) -> Condition:
+        parts = [self.comparison() if first is None else first]
         while self.took("&&"):
             parts.append(self.comparison())
         return parts[0] if len(parts) == 1 else _all_of(parts)
@@ -354,8 +356,6 @@ class _Reader:
 
 
 def _parsed(text: str) -> Found:
-    from tiltyard.errors import InvalidInput
-
     try:
         data = jsonb.from_text(text)
     except InvalidInput as error:
@@ -374,15 +374,8 @@ def json_path(text: str) -> JsonPath:
     else:
         steps = read.steps()
     if read.kind != "end":
-        first = read.compared(_values_of(steps, True))
-        parts = [first]
-        while read.took("&&"):
-            parts.append(read.comparison())
-        condition = parts[0] if len(parts) == 1 else _all_of(parts)
-        others = [condition]
-        while read.took("||"):
-            others.append(read.all_of())
+        condition = read.any_of(read.compared(_values_of(steps, True)))
         if read.kind != "end":
             raise read.wrong()
-        return JsonPath((), others[0] if len(others) == 1 else _any_of(others))
+        return JsonPath((), condition)
     return JsonPath(steps)

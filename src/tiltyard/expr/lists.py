@@ -19,8 +19,8 @@ from tiltyard.expr.compare import literal_test, membership
 from tiltyard.expr.list_values import LIST_VALUES, among
 from tiltyard.expr.nested import MAP_FUNCTIONS, map_function, nested_test, struct_function
 from tiltyard.expr.pairs import pair_test
-from tiltyard.expr.ragged import is_list, list_bounds, lists_of, ragged
-from tiltyard.expr.signatures import Run, array_of
+from tiltyard.expr.ragged import is_list, list_bounds, lists_of, ragged, starts
+from tiltyard.expr.signatures import Run, array_of, check_count
 from tiltyard.expr.types import BOOL, NULL, Column, Function, Literal, Node, Test
 
 LIST_FUNCTIONS = frozenset(
@@ -47,7 +47,7 @@ def _counts(lists: pa.Array, test: Test) -> np.ndarray:
     valid = valid_of(flat)
     if valid is not None:
         hits = hits & valid
-    upto = np.concatenate(([0], np.cumsum(hits, dtype=np.int64)))
+    upto = starts(hits)
     return upto[end] - upto[first]
 
 
@@ -266,10 +266,7 @@ def _of_lists(name: str, args: Sequence[Node]) -> Node:
     from tiltyard.expr.build import function_of
 
     known = LIST_VALUES[name]
-    if len(args) < known.least or (known.most is not None and len(args) > known.most):
-        most = "or more" if known.most is None else f"to {known.most}"
-        wanted = str(known.least) if known.most == known.least else f"{known.least} {most}"
-        raise Mismatch(f"{name} takes {wanted} arguments, not {len(args)}")
+    check_count(name, args, known.least, known.most)
     roles = known.roles + known.roles[-1] * (len(args) - len(known.roles))
     roles = roles[: len(args)]
     for at, (arg, role) in enumerate(zip(args, roles, strict=True), 1):

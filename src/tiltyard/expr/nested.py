@@ -16,8 +16,8 @@ from tiltyard.expr.arrays import plain_type, valid_of
 from tiltyard.expr.coerce import Kind, Mismatch, kind_of
 from tiltyard.expr.compare import OPERATORS
 from tiltyard.expr.pairs import pair_test
-from tiltyard.expr.ragged import Ragged, is_list, lists_of, ragged, spans
-from tiltyard.expr.signatures import Run, array_of
+from tiltyard.expr.ragged import Ragged, is_list, lists_of, ragged, spans, starts
+from tiltyard.expr.signatures import Run, array_of, check_count
 from tiltyard.expr.types import NULL, Function, Literal, Node
 
 Signs = np.ndarray[Any, np.dtype[np.int8]]
@@ -186,7 +186,7 @@ def _map_of(keys: Node, values: Node) -> Node:
         names = first.flat.take(pa.array(first.places()))
         if names.null_count:
             raise pa.ArrowInvalid("the key of a map cannot be null")
-        offsets = pa.array(np.concatenate(([0], np.cumsum(first.count))), pa.int32())
+        offsets = pa.array(starts(first.count), pa.int32())
         return pa.MapArray.from_arrays(
             offsets, names, second.flat.take(pa.array(second.places())), type=arrow
         )
@@ -197,8 +197,7 @@ def _map_of(keys: Node, values: Node) -> Node:
 
 def map_function(name: str, args: Sequence[Node]) -> Node:
     """A bound function of a map column."""
-    if len(args) != MAP_FUNCTIONS[name]:
-        raise Mismatch(f"{name} takes {MAP_FUNCTIONS[name]} arguments, not {len(args)}")
+    check_count(name, args, MAP_FUNCTIONS[name], MAP_FUNCTIONS[name])
     if name == "map":
         return _map_of(*args)
     arrow = args[0].type

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tiltyard import runtime
 from tiltyard.errors import InvalidExpression, nearest
 from tiltyard.expr import build, patterns
-from tiltyard.expr.coerce import Mismatch, date_literal, instant_literal, time_literal
+from tiltyard.expr.coerce import DAY_NANOS, Mismatch, date_literal, instant_literal, time_literal
 from tiltyard.expr.functions import AGGREGATES, ALIASES, SIGNATURES, SPECIAL_FUNCTIONS
 from tiltyard.expr.intervals import interval_literal, unit_of
 from tiltyard.expr.lists import LIST_FUNCTIONS
@@ -29,7 +29,6 @@ from tiltyard.expr.types import BOOL, NULL, Column, Literal, Node
 MAX_PARENTHESES = 20_000
 """Levels of parentheses, calls and prefix operators of a text while it is read."""
 
-NS_PER_DAY = 86_400_000_000_000
 PRESENT = {
     "CURRENT_DATE": pa.date32(),
     "TODAY": pa.date32(),
@@ -341,12 +340,9 @@ class Parser:
         raise self.unexpected("a value")
 
     def array(self) -> _Steps:
-        """`[1, 2]`: a list of constants."""
+        """`[1, 2]`: a list."""
         at = self.scan.at
         self.scan.advance()
-        if self.sign() == "]":
-            self.scan.advance()
-            return self.made(at, build.call, "make_array", [])
         items = yield self.listed("]")
         return self.made(at, build.call, "make_array", items)
 
@@ -449,8 +445,8 @@ class Parser:
             self.expect(")")
         now = runtime.now_ns()
         if pa.types.is_date(arrow):
-            return Literal(now // NS_PER_DAY, arrow)
-        return Literal(now % NS_PER_DAY if pa.types.is_time(arrow) else now, arrow)
+            return Literal(now // DAY_NANOS, arrow)
+        return Literal(now % DAY_NANOS if pa.types.is_time(arrow) else now, arrow)
 
     def column(self) -> _Steps:
         scan = self.scan
@@ -546,21 +542,8 @@ class Parser:
             item = yield self.expression(_OR)
             self.expect(")")
             return self.made(at, build.call, "date_part", [part, item])
-        args = yield self.arguments()
+        args = yield self.listed(")")
         node = self.made(at, build.call, name, args)
         if self.word() in ("OVER", "FILTER", "WITHIN"):
             raise self.unexpected("an operator")
         return (yield self.subscripts(node)) if self.sign() in (".", "[") else node
-
-    def arguments(self) -> _Steps:
-        """The arguments of a call."""
-        args: list[Node] = []
-        while self.sign() != ")" or args:
-            args.append((yield self.expression(_OR)))
-            if self.sign() == ")":
-                break
-            if self.sign() != ",":
-                raise self.unexpected("a comma or )")
-            self.scan.advance()
-        self.scan.advance()
-        return args

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tiltyard.expr.coerce import Kind
+from tiltyard.expr.coerce import Kind, Mismatch
 
 Run = Callable[[Sequence[Any], int], Any]
 
@@ -38,6 +38,16 @@ class Signature:
     run: Run
     constants: frozenset[int] = frozenset()
     as_text: bool = False
+
+
+def check_count(name: str, args: Sequence[Any], least: int, most: int | None) -> None:
+    """Raises `Mismatch` for fewer or more arguments than a function takes."""
+    if len(args) >= least and (most is None or len(args) <= most):
+        return
+    wanted = str(least)
+    if most != least:
+        wanted += " or more" if most is None else f" to {most}"
+    raise Mismatch(f"{name} takes {wanted} arguments, not {len(args)}")
 
 
 def on(kernel: str, **options: Any) -> Run:
