@@ -11,6 +11,8 @@ A root table is `<name>.lance`, where every program finds it by its name:
 1. look, as above
 2. version 1 in `<name>.lance`                                **the decision**: the peer does the same
 3. make sure that there is a row                              without it the directory is a table all the same
+                                                              and where others made the row, and a table over
+                                                              version 1, it is theirs
                                                               (and a deregistered marker of before 2 goes)
 
 Invariants, and their tests (tests/catalog/test_tables_create.py, tests/cases/test_n_catalog.py):
@@ -79,6 +81,7 @@ from tiltyard.errors import (
     WrongType,
 )
 from tiltyard.format.names import HINT_PATH, VERSIONS_DIR
+from tiltyard.format.operations import Overwrite
 from tiltyard.store.paths import joined
 
 if TYPE_CHECKING:
@@ -460,9 +463,25 @@ class _Creation:
         if found is None:
             self._give_way(dataset, store)
             return None
+        if found is not row and self._was_written_over(dataset, store):
+            self.source.copy = dataset
+            return None
         if marker is not None:
             marker.follow()
         return Found(id, location, location_uri(catalog.store.uri, location), found, False), dataset
+
+    def _was_written_over(self, dataset: LanceDataset, store: Store) -> bool:
+        """Whether another program made the table over our version 1 and gave it the row, so that the table is
+        its: the official package does, if it had found the name free before our version stood.
+        """
+        from tiltyard.table.snapshot import read_transaction
+        from tiltyard.table.versions import list_versions
+
+        if self.mode == "overwrite" or dataset._held.version != 1:
+            return False
+        later = [each for each in list_versions(store) if each.version > 1]
+        made = (read_transaction(store, self.catalog.session, each) for each in later)
+        return any(each is not None and isinstance(each.operation, Overwrite) for each in made)
 
     def _give_way(self, dataset: LanceDataset, store: Store, directory: str | None = None) -> None:
         """The name went to a namespace, or to a table at another place, between our look and our version:
