@@ -484,34 +484,6 @@ def test_a_root_table_that_is_dropped_before_its_row_stays_dropped(root: str) ->
     create_table(fresh(root), ("t",), OTHER)
 
 
-@pytest.mark.parametrize("mode", ["create", "exist_ok", "overwrite"])
-def test_a_root_table_that_others_wrote_over_before_its_row_is_theirs(root: str, mode: str) -> None:
-    """The official package does so where it found the name free: both were told that they made the table."""
-    create_table(fresh(root), ("before",), DATA)
-
-    class WritingOver(FaultyStore):
-        """Another program makes the table over version 1, right after that is there, and its row."""
-
-        def create(self, path: str, data: Any) -> Any:
-            answer = super().create(path, data)
-            if self._full(path).startswith("t.lance/_versions/") and not made:
-                made.append(create_table(fresh(root), ("t",), OTHER, mode="overwrite"))
-            return answer
-
-    made: list[Any] = []
-    store: Any = WritingOver(open_store(root), Plan())
-    late = Catalog(store, Settings.parse({}), Session())
-    if mode == "create":
-        with pytest.raises(TableAlreadyExists):
-            create_table(late, ("t",), DATA)
-    else:
-        _, dataset = create_table(late, ("t",), DATA, mode=mode)
-        assert rows(dataset) == ([3] if mode == "exist_ok" else [1, 2])
-    assert made
-    _, dataset = create_table(fresh(root), ("t",), OTHER, mode="exist_ok")
-    assert rows(dataset) == [3]
-
-
 # -- failures ------------------------------------------------------------------------------------
 
 

@@ -1,9 +1,10 @@
-"""Filling and overwriting a table whose directory leaves meanwhile, by a rename or a purge."""
+"""Creating, filling and overwriting a table that leaves meanwhile, or that others make over ours."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -99,3 +100,32 @@ def test_an_overwrite_rests_on_a_row_that_is_safe(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="the disk fails"):
         create_table(over(Failing(open_store(root), Plan())), ("n", "t"), OTHER, mode="overwrite")
     assert values(fresh(root), ("n", "t")) == [1, 2]
+
+
+@pytest.mark.parametrize("mode", ["create", "exist_ok", "overwrite"])
+def test_a_root_table_that_others_wrote_over_before_its_row_is_theirs(tmp_path: Path, mode: str) -> None:
+    """The official package does so where it found the name free: both were told that they made the table."""
+    root = str(tmp_path / "lake")
+    create_table(fresh(root), ("before",), DATA)
+
+    class WritingOver(FaultyStore):
+        """Another program makes the table over version 1, right after that is there, and its row."""
+
+        def create(self, path: str, data: Any) -> Any:
+            answer = super().create(path, data)
+            if self._full(path).startswith("t.lance/_versions/") and not made:
+                made.append(create_table(fresh(root), ("t",), OTHER, mode="overwrite"))
+            return answer
+
+    made: list[Any] = []
+    store: Any = WritingOver(open_store(root), Plan())
+    late = over(store)
+    if mode == "create":
+        with pytest.raises(TableAlreadyExists):
+            create_table(late, ("t",), DATA)
+    else:
+        _, dataset = create_table(late, ("t",), DATA, mode=mode)
+        assert dataset.to_table()["a"].to_pylist() == ([3] if mode == "exist_ok" else [1, 2])
+    assert made
+    _, dataset = create_table(fresh(root), ("t",), OTHER, mode="exist_ok")
+    assert dataset.to_table()["a"].to_pylist() == [3]

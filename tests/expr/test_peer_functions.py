@@ -148,3 +148,37 @@ def test_the_text_of_an_expression_reads_back_with_the_same_values() -> None:
         assert again.type == expr.type, (text, expr.sql)
         found, expected = evaluate(again, batch), evaluate(expr, batch)
         assert alike(found.to_pylist()) == alike(expected.to_pylist()), (text, expr.sql)
+
+
+BEFORE_1970 = (
+    "to_unixtime(ts)",
+    "to_unixtime(s)",
+    "to_timestamp_seconds(ts)",
+    "to_timestamp_seconds(s)",
+    "to_timestamp_millis(s)",
+    "cast(ts as timestamp(0))",
+    "cast(ts as bigint)",
+    "cast(ts as date)",
+    "to_date(ts)",
+    "to_date(s)",
+    "to_time(ts)",
+    "date_trunc('second', ts)",
+    "date_trunc('hour', ts)",
+    "date_part('epoch', ts)",
+    "date_part('second', ts)",
+    "date_bin(interval '1 hour', ts)",
+)
+
+
+def test_parts_of_seconds_before_1970_go_the_same_way(peer: Peer, tmp_path: Path) -> None:
+    moments = ["1964-11-07T15:21:59.053246", "1969-12-31T23:59:59.5", "2001-01-01T00:00:00.5"]
+    table = pa.table({"s": moments, "ts": pa.array(moments).cast(pa.timestamp("us"))})
+    theirs = peer(
+        "lance.write_dataset(t, p).to_table(columns=c)",
+        t=table,
+        p=str(tmp_path),
+        c={each: each for each in BEFORE_1970},
+    ).to_pydict()
+    batch = table.to_batches()[0]
+    ours = {text: evaluate(parse_expression(text, batch.schema), batch).to_pylist() for text in BEFORE_1970}
+    assert ours == theirs

@@ -334,15 +334,20 @@ def _to_unix(args: Sequence[Any], rows: int) -> Any:
     array = array_of(args[0], rows)
     kind = kind_of(array.type)
     if kind is Kind.TEXT:
-        return by_value(lambda text, *forms: _nanos_of(text, *forms) // 10**9, pa.int64())(
+        return by_value(lambda text, *forms: int(_towards_zero(_nanos_of(text, *forms), 10**9)), pa.int64())(
             [array, *args[1:]], rows
         )
     if kind is not Kind.INSTANT:
         return array.cast(pa.int64(), safe=False)
     values, valid = _nanos(array)
     unit = unit_nanos(array.type)
-    found = values * (unit // 10**9) if unit >= 10**9 else values // (10**9 // unit)
+    found = values * (unit // 10**9) if unit >= 10**9 else _towards_zero(values, 10**9 // unit)
     return _masked(found, valid, pa.int64())
+
+
+def _towards_zero(number: Any, divisor: int) -> Any:
+    """The quotient of whole numbers, as the official package gives seconds of moments before 1970."""
+    return np.where(np.less(number, 0), -(-number // divisor), number // divisor)
 
 
 def _from_unix(args: Sequence[Any], rows: int) -> Any:
