@@ -98,6 +98,26 @@ def test_a_limit_lets_go_of_what_it_cannot_give(monkeypatch: pytest.MonkeyPatch)
     assert table["a"].to_pylist() == list(range(1000, 1050))
 
 
+def test_a_large_limit_is_not_sorted_with_every_few_rows_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    sorted_rows = 0
+
+    def counted(columns: Sequence[Any], keys: Sequence[SortKey]) -> Any:
+        nonlocal sorted_rows
+        sorted_rows += len(columns[0])
+        return sort_order(columns, keys)
+
+    sort_order = sorting.sort_order
+    monkeypatch.setattr(sorting, "sort_order", counted)
+    monkeypatch.setattr(sorting, "TOP_ROWS", 100)
+    schema = pa.schema({"a": pa.int64()})
+    sorter = RowSorter(schema, [SortKey(0)], spill_bytes=1 << 20, keep=5000)
+    for start in range(50_000, 0, -100):  # each batch comes before all others: none is let go at once
+        sorter.add(pa.record_batch([pa.array(range(start, start + 100))], schema=schema))
+    (table,) = sorter.sorted()
+    assert table["a"].to_pylist() == list(range(100, 5100))
+    assert sorted_rows < 3 * 50_000
+
+
 # -- scans -----------------------------------------------------------------------------------------------
 
 

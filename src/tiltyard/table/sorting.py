@@ -25,7 +25,8 @@ BLOCK_BYTES = 1 << 20
 
 BLOCK_ROWS = 1 << 16
 TOP_ROWS = 1 << 16
-"""Rows beyond those that a limit keeps, after which the others are let go."""
+"""Rows beyond those that a limit keeps, after which the others are let go; where the limit keeps more than
+that, as many again, so that those are not sorted over and over."""
 
 _NAN = np.iinfo(np.int64).max
 
@@ -115,7 +116,7 @@ class RowSorter:
         self._held.append(batch)
         self._rows += batch.num_rows
         self._nbytes += batch.nbytes
-        if self._keep is not None and self._rows > self._keep + TOP_ROWS:
+        if self._keep is not None and self._rows > self._keep + max(TOP_ROWS, self._keep):
             self._cut(self._keep)
         if self._nbytes > self._room:
             self._put_aside()
