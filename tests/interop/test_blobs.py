@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,8 @@ def test_a_fragment_without_the_column_gives_nulls(peer: Peer, tmp_path: Path) -
 def test_a_blob_is_a_file(peer: Peer, tmp_path: Path) -> None:
     text = b"".join(b"line %d\n" % i for i in range(3000))
     ds = tl.dataset(_made(peer, tmp_path / "t", "2.2", values=[b"ab", text]))
+    (light,) = ds.take_blobs("b", indices=[0])
+    assert sys.getsizeof(light) < 2000  # no buffer of the default size for a few bytes
     small, file = ds.take_blobs("b", indices=[0, 1], buffer_size=1000)
     assert file is not None
     assert isinstance(file, io.BufferedIOBase)

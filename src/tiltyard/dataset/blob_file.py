@@ -70,7 +70,7 @@ class BlobFile(io.BufferedReader):
     def __init__(self, inner: BlobPlace, buffer_size: int = DEFAULT_BUFFER_BYTES) -> None:
         size = arguments.whole("buffer_size", buffer_size)
         self._blob = _RawBlob(inner)
-        super().__init__(self._blob, max(size, 1))
+        super().__init__(self._blob, max(1, min(size, inner.size)))
 
     def size(self) -> int:
         """Bytes of the blob."""
