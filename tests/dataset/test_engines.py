@@ -416,6 +416,12 @@ def test_what_duckdb_refuses_is_an_error_of_ours(sql: str) -> None:
     assert elsewhere.num_rows == 1
 
 
+def test_a_name_that_duckdb_does_not_take_is_an_error_of_ours() -> None:
+    ds = lance.write_dataset({"id": [1]}, "memory://named", mode="overwrite")
+    with pytest.raises(InvalidExpression, match="zero-length"):
+        ds.sql("SELECT 1").table_name("").build().to_table()
+
+
 def test_without_duckdb_a_query_names_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
     ds = lance.write_dataset({"id": [1]}, "memory://without", mode="overwrite")

@@ -124,10 +124,10 @@ class SqlQuery:
         out of the reader.
         """
         connection = self._duckdb.connect(":memory:")
-        connection.register(self._table, self._source)
-        for setting in _SETTINGS:
-            connection.execute(setting)
         try:
+            connection.register(self._table, self._source)
+            for setting in _SETTINGS:
+                connection.execute(setting)
             relation = connection.sql(self._sql)
             if relation is None:
                 raise InvalidExpression("the statement gives no rows: a query begins with SELECT", self._sql)
