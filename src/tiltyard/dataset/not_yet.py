@@ -18,8 +18,9 @@ _COLUMNS = "changes of columns (merge, schema evolution)"
 _FILES = "lists of a table's files, their migration, and differences between versions"
 _BRANCHES = "making branches and clones"
 _BLOBS = "the writing of blobs"
-_STORES = "object stores and their accounting"
+_STORES = "a dataset's view of its storage options and of the requests to its store"
 _REST = "the REST catalog"
+_TORCH = "datasets of Torch's own (tiltyard.Loader feeds its DataLoader)"
 _QUERIES = "what only the engine of the official package reads"
 
 _DATASET = {
@@ -42,7 +43,8 @@ _BRANCH_LIST = {_BRANCHES: "replace_metadata"}
 _NAMESPACE = {_REST: "RestNamespace RestAdapter"}
 _MODULE = {
     _INDICES: "Index IndexFile bitmap indices",
-    _SEARCH: "FtsToken query tokenize torch",
+    _SEARCH: "FtsToken query tokenize",
+    _TORCH: "torch",
     _COLUMNS: "batch_udf udf",
     _BLOBS: """Blob BlobArray BlobDescriptor BlobDescriptorArrayBuilder DedicatedBlobWriter
         PackedBlobWriter blob_array blob_field""",
