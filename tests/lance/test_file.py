@@ -25,6 +25,7 @@ from tiltyard.errors import (
     UnsupportedName,
 )
 from tiltyard.lance.file import LanceFileReader, LanceFileSession, LanceFileWriter
+from tiltyard.table import blob_scan
 
 WRITE = """
 from lance.file import LanceFileWriter
@@ -226,7 +227,9 @@ def test_threads_share_a_writer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["2.0", "2.1"])
-def test_blobs_in_a_file_give_their_bytes(peer: Peer, tmp_path: Path, version: str) -> None:
+def test_blobs_in_a_file_give_their_bytes(
+    peer: Peer, tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     marked = {"lance-encoding:blob": "true"}
     values = [b"x" * 5000, None, b"", b"tail"]
     inner = pa.struct([pa.field("b", pa.large_binary(), metadata=marked), pa.field("i", pa.int64())])
@@ -238,6 +241,10 @@ def test_blobs_in_a_file_give_their_bytes(peer: Peer, tmp_path: Path, version: s
     reader = LanceFileReader(path)
     assert reader.read_all(batch_size=3).to_table().equals(peer(TELL, p=path)["rows"])
     assert reader.take_rows([1, 3]).to_table().to_pylist() == table.take([1, 3]).to_pylist()
+    monkeypatch.setattr(blob_scan, "READ_BYTES", 6)  # both columns count: "tail" goes past it alone
+    batches = list(reader.read_all().to_batches())
+    assert [batch.num_rows for batch in batches] == [3, 1]
+    assert pa.Table.from_batches(batches).to_pylist() == table.to_pylist()
 
 
 def test_session(tmp_path: Path) -> None:

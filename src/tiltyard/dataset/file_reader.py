@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from tiltyard.errors import BatchTooLarge, InvalidInput, RowOutOfRange
 from tiltyard.file.reader import read_file
 from tiltyard.format.container import TABLE_ENTRY_BYTES
 from tiltyard.session import default_session
+from tiltyard.table.blob_scan import cuts
 from tiltyard.table.blobs import Convert, FileBlobs, converter, with_bytes
 from tiltyard.table.plan import estimated_row_bytes, stream_unit_rows
 
@@ -148,7 +150,9 @@ class LanceFileReader:
     # -- rows ------------------------------------------------------------------------------------
 
     def read_all(self, *, batch_size: int = BATCH_ROWS, batch_readahead: int = READAHEAD) -> ReaderResults:
-        """All rows, in batches of so many; `batch_readahead` has no effect."""
+        """All rows, in batches of so many, or fewer where their blobs are large; `batch_readahead` has no
+        effect.
+        """
         return self._results(slice(0, self._file.num_rows), batch_size, batch_readahead)
 
     def read_range(
@@ -206,10 +210,6 @@ class LanceFileReader:
         count = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
         try:
             arrays = self._file.read(self._fields, None, rows)
-            arrays = [
-                array if convert is None else convert(array, None)
-                for array, convert in zip(arrays, self._converters, strict=True)
-            ]
         except BatchTooLarge:
             if count < 2:
                 raise
@@ -224,7 +224,12 @@ class LanceFileReader:
             for half in halves:
                 yield from self._read(half)
             return
-        yield pa.RecordBatch.from_arrays(arrays, schema=self._arrow)
+        pairs = list(zip(arrays, self._converters, strict=True))
+        blobs = [array for array, convert in pairs if convert is not None]
+        for low, high in pairwise(cuts(blobs, count)):
+            parts = [(array.slice(low, high - low), convert) for array, convert in pairs]
+            shown = [array if convert is None else convert(array, None) for array, convert in parts]
+            yield pa.RecordBatch.from_arrays(shown, schema=self._arrow)
 
     # -- the tail --------------------------------------------------------------------------------
 

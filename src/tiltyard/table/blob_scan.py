@@ -6,7 +6,7 @@ than a budget of bytes holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -114,8 +114,8 @@ class BlobScan:
 
     def _converted(self, batches: Any) -> Iterator[Any]:
         for batch in batches:
-            bounds = [0, *_cuts(batch, self._columns).tolist(), batch.num_rows]
-            for low, high in pairwise(bounds):
+            blobs = [batch.column(each.at) for each in self._columns if each.convert is not None]
+            for low, high in pairwise(cuts(blobs, batch.num_rows)):
                 yield self._convert(batch.slice(low, high - low))
 
     def _convert(self, batch: Any) -> Any:
@@ -127,15 +127,16 @@ class BlobScan:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-def _cuts(batch: Any, columns: list[_Column]) -> npt.NDArray[np.int64]:
-    """Rows of a batch at which it is cut, so that no part of several rows holds more than `READ_BYTES`."""
-    sizes = np.zeros(batch.num_rows, np.int64)
-    for each in columns:
-        if each.convert is not None:
-            for part in _sizes(batch.column(each.at)):
-                sizes += np.minimum(part, np.uint64(READ_BYTES)).astype(np.int64)
+def cuts(blobs: Iterable[Any], rows: int) -> list[int]:
+    """Bounds of parts of some rows, by the descriptors in their arrays, so that no part of several rows holds
+    much more than `READ_BYTES`.
+    """
+    sizes = np.zeros(rows, np.int64)
+    for array in blobs:
+        for part in _sizes(array):
+            sizes += np.minimum(part, np.uint64(READ_BYTES)).astype(np.int64)
     parts = np.cumsum(sizes) // READ_BYTES
-    return np.flatnonzero(parts[1:] != parts[:-1]) + 1
+    return [0, *(np.flatnonzero(parts[1:] != parts[:-1]) + 1).tolist(), rows]
 
 
 def _sizes(array: Any) -> Iterator[npt.NDArray[np.uint64]]:
