@@ -137,6 +137,9 @@ def test_ranges_takes_and_columns(tmp_path: Path) -> None:
     for range_ in ((2999, 2), (3001, 0), (1 << 40, 1)):
         with pytest.raises(RowOutOfRange, match="of a file of 3000 rows"):
             reader.read_range(*range_)
+    for row in (3001, 1 << 63):
+        with pytest.raises(RowOutOfRange, match="of a file of 3000 rows"):
+            reader.take_rows([row])
     with pytest.raises(RowOutOfRange):
         reader.take_rows([0, 3000])
     with pytest.raises(InvalidInput, match="sorted in ascending order"):

@@ -172,7 +172,7 @@ class LanceFileReader:
         """The rows of these numbers, which ascend. Raises `RowOutOfRange`, `InvalidInput`."""
         if isinstance(indices, (pa.Array, pa.ChunkedArray, np.ndarray)):
             indices = indices.tolist()
-        wanted = np.array(arguments.wholes("indices", indices, 0, self._file.num_rows or 1), np.int64)
+        wanted = np.array(arguments.wholes("indices", indices), np.uint64)
         falls = np.flatnonzero(wanted[1:] < wanted[:-1])
         if len(falls):
             at = int(falls[0])
@@ -184,7 +184,7 @@ class LanceFileReader:
             raise RowOutOfRange(
                 f"{self._file.path}: row {int(wanted[-1])} of a file of {self._file.num_rows} rows"
             )
-        return self._results(wanted, batch_size, batch_readahead)
+        return self._results(wanted.astype(np.int64), batch_size, batch_readahead)
 
     def num_rows(self) -> int:
         """Rows of the file."""
