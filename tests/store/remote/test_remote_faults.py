@@ -79,7 +79,7 @@ def test_a_creation_that_is_never_answered_is_unknown_and_only_the_same_request_
     assert isinstance(store.failure("x"), StoreUnavailable)
     sent = [each for each in seen if each.kind == "PUT"]
     assert len(sent) == 3
-    assert len({(each.body, each.headers["x-amz-meta-tiltyard-nonce"]) for each in sent}) == 1
+    assert len({(each.body, each.headers["x-amz-meta-tiltyardnonce"]) for each in sent}) == 1
     assert all(each.headers["if-none-match"] == "*" for each in sent)
 
 

@@ -24,8 +24,10 @@ from tiltyard.store.remote.options import Conditions, Service
 if TYPE_CHECKING:
     from tiltyard.store.remote.client import Client
 
-NONCE = "tiltyard-nonce"
-"""The metadata under which an object carries the random name of the request that made it."""
+NONCE = "tiltyardnonce"
+"""The metadata under which an object carries the random name of the request that made it: a plain word, for
+Azure takes nothing else, and some proxies drop names with other signs.
+"""
 
 KNOWN_TO_KEEP = (Service.GCS, Service.AZURE)
 """Services whose conditions are not tried; so is S3 itself, which is recognised by having no endpoint."""
