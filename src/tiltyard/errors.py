@@ -291,9 +291,7 @@ class ClaimLost(ShardError):
 
 
 class ShardContention(ShardError):
-    """The shard's manifest kept changing, or could not be written, for as many tries as there are; nothing
-    was claimed.
-    """
+    """The shard's manifest kept changing for as many tries as there are; nothing was claimed."""
 
 
 class WriterFenced(ShardError):

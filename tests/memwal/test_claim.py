@@ -188,13 +188,34 @@ class _Stale(FaultyStore):
         return [name for name in found if layout.manifest_versions([name]) in ([], [upto])]
 
 
-def test_failing_writes_end_in_an_error_of_their_own_and_nothing_is_there() -> None:
+def test_failing_writes_end_in_what_made_them_fail_and_nothing_is_there() -> None:
     store = shard(ShardManifest(SHARD, writer_epoch=1))
     before = content(store)
     plan = Plan(Rule(Fault.FAIL_BEFORE, "create", times=None))
-    with pytest.raises(ShardContention, match=f"after {MAX_CLAIMS} tries"):
+    with pytest.raises(StoreError, match=f"after {MAX_CLAIMS} tries.*nothing was claimed") as raised:
         claim(FaultyStore(store, plan), MANUAL, nothing)
+    assert raised.value.__cause__ is not None
+    assert str(raised.value.__cause__) in str(raised.value)
     assert content(store) == before
+
+
+class _Busy(FaultyStore):
+    """Its owner publishes whenever somebody is about to claim."""
+
+    def create(self, path: str, data: Any) -> Created:
+        found = newest(self.inner)
+        assert found is not None
+        publish(self.inner, replace(found, version=found.version + 1))
+        return super().create(path, data)
+
+
+def test_an_owner_that_is_always_faster_is_told_as_contention() -> None:
+    store = shard(ShardManifest(SHARD, writer_epoch=1))
+    with pytest.raises(ShardContention, match="due to manifest contention; nothing was claimed"):
+        claim(_Busy(store, Plan()), MANUAL, nothing)
+    found = newest(store)
+    assert found is not None
+    assert (found.version, found.writer_epoch) == (1 + MAX_CLAIMS, 1)
 
 
 def test_a_claim_that_stays_unknown_is_told_as_unknown() -> None:

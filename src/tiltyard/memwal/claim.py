@@ -26,6 +26,7 @@ from tiltyard.errors import (
     ShardError,
     ShardSealed,
     ShardSpecMismatch,
+    StoreError,
     UnsupportedFeature,
 )
 from tiltyard.format import mem_wal
@@ -99,7 +100,7 @@ def claim(shard: Store, identity: Identity, rehearse: Callable[[ShardManifest], 
 
     `rehearse(manifest)` reads the log that the new owner would have to replay, and raises where it could not.
     It is called once, before anything is written. Raises what `check` and `rehearse` do, `ClaimLost`,
-    `ShardContention`, `OutcomeUnknown`.
+    `ShardContention`, `OutcomeUnknown`, and StoreError where the manifest cannot be written.
     """
     rehearsed = False
     failed: BaseException | None = None
@@ -132,13 +133,13 @@ def claim(shard: Store, identity: Identity, rehearse: Callable[[ShardManifest], 
                     "again to take it over from that writer"
                 )
         back_off(0.0, attempt + 1)
-    error = ShardContention(
-        f"Failed to claim shard {identity.shard_id} after {MAX_CLAIMS} tries"
-        + (" due to manifest contention" if failed is None else f": {failed}")
-        + "; nothing was claimed, try again"
-    )
-    error.__cause__ = failed
-    raise error
+    told = f"Failed to claim shard {identity.shard_id} after {MAX_CLAIMS} tries"
+    if failed is not None:
+        raise StoreError(
+            f"{told}, whose manifest could not be written to {shard.uri}: {failed}; nothing was claimed. See "
+            "to it that there is room and that this process may write there, then try again"
+        ) from failed
+    raise ShardContention(f"{told} due to manifest contention; nothing was claimed, try again")
 
 
 def _next(found: ShardManifest | None, identity: Identity) -> ShardManifest:

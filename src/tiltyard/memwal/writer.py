@@ -147,7 +147,8 @@ class ShardWriter:
 
         Raises, leaving the shard and its owner as they were: `InvalidInput`, `ShardSpecMismatch`,
         `ShardSealed`, `ShardingChanging`, `UnsupportedFeature`, `CorruptFile`. Raises `ClaimLost`,
-        `ShardContention` where another writer was faster, `OutcomeUnknown` where the claim may stand.
+        `ShardContention` where another writer was faster, `OutcomeUnknown` where the claim may stand,
+        StoreError where it cannot be written.
         """
         return cls(take_over(dataset, shard_id, shard_spec_id, options, sharding_value))
 
