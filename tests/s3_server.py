@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
@@ -53,7 +53,7 @@ class Request:
 class Rule:
     """What happens to some requests: those of the method whose key matches, from the `skip`th on, `times`."""
 
-    what: str  # lose, drop, late, twice, delay, status, done-status, truncate, short, unconditional
+    what: str  # lose, drop, late, twice, delay, status, done-status, truncate, short, unconditional, nameless
     method: str = ".*"
     key: str = ".*"
     times: int = 1
@@ -182,11 +182,12 @@ class S3Server:
             return answer(None, None)
         if what == "unconditional":
             headers = {k: v for k, v in request.headers.items() if k != "if-none-match"}
-            request = Request(
-                request.method, request.bucket, request.key, request.query, headers, request.body
-            )
+            request = replace(request, headers=headers)
+        if what == "nameless":
+            headers = {k: v for k, v in request.headers.items() if not k.startswith("x-amz-meta-")}
+            request = replace(request, headers=headers)
         got = self._forward(request, path)
-        if what == "lose":
+        if what in ("lose", "nameless"):
             return answer(None, None)
         if what == "twice":
             got = self._forward(request, path)

@@ -61,6 +61,17 @@ def test_who_comes_second_with_a_lost_answer_is_told_that_it_exists(
     assert store.read("x").to_pybytes() == b"same"
 
 
+def test_an_object_without_a_name_is_ours_or_not_by_its_bytes_or_unknown(
+    s3: S3Server, bucket: str, store: Store
+) -> None:
+    with s3.breaking(Rule("nameless", "PUT", "/x$")):  # metadata is not kept, and the answer is lost
+        assert store.create("x", b"mine") is Created.UNKNOWN
+    assert store.read("x").to_pybytes() == b"mine"
+    s3.ask("PUT", f"/{bucket}/t/y", b"of another program")
+    with s3.breaking(Rule("lose", "PUT", "/y$")):
+        assert store.create("y", b"mine") is Created.EXISTS
+
+
 def test_a_conflict_with_a_request_in_flight_is_no_loss(s3: S3Server, store: Store) -> None:
     """O10: 409 says that another request is at work; nothing is stored, and nobody has won."""
     with s3.breaking(Rule("status", "PUT", "/x$", status=409, times=2)):
@@ -157,6 +168,11 @@ def test_a_store_can_be_used_without_conditions_by_who_says_so(s3: S3Server, buc
         assert store.create("x", b"1") is Created.WON
         assert store.create("x", b"2") is Created.EXISTS
     assert "not exclusive" in store.create_mode
+    with s3.breaking(Rule("lose", "PUT", "/z$")):
+        assert store.create("z", b"1") is Created.WON
+    with s3.breaking(Rule("lose", "PUT", "/u$", times=9), Rule("drop", "GET|HEAD", "/u$", skip=1, times=9)):
+        assert store.create("u", b"1") is Created.UNKNOWN  # it is there: nothing that it names may go
+    assert store.exists("u")
     with s3.counting() as seen:
         assert _fresh(s3, bucket, tiltyard_conditions="trust").create("y", b"1") is Created.WON
     assert [each.kind for each in seen] == ["PUT"]

@@ -6,7 +6,8 @@ Invariants, with their tests in tests/store/remote:
 
 1. After an attempt whose fate is not known, nothing but the identical request is sent.
 2. NOT_DONE is answered only if every attempt was definitely refused.
-3. A store that ignores or refuses the condition is found out before the first creation, unless it belongs
+3. An object without a name is somebody else's only if no attempt is in doubt, or its bytes are not ours.
+4. A store that ignores or refuses the condition is found out before the first creation, unless it belongs
    to a service that is known to keep it; nothing but a temporary object is written to it.
 """
 
@@ -42,22 +43,21 @@ def create(client: Client, path: str, data: bytes) -> tuple[Created, Exception |
     """Put an object where nothing is; the answer, and its cause where it is NOT_DONE or UNKNOWN."""
     try:
         settle_conditions(client, path)
-        if client.options.conditions is Conditions.NONE:
-            return _looking_first(client, path, data), None
-        return _create(client, path, data)
+        if client.options.conditions is Conditions.NONE and _stands(client, path):
+            return Created.EXISTS, None
     except StoreError as error:  # before anything was sent
         return Created.NOT_DONE, error
+    return _create(client, path, data)
 
 
-def _looking_first(client: Client, path: str, data: bytes) -> Created:
+def _stands(client: Client, path: str) -> bool:
     import obstore
 
     try:
         client.call("find", path, lambda: obstore.head(client.handle, path))
     except ObjectNotFound:
-        client.call("write", path, lambda: obstore.put(client.handle, path, data, use_multipart=False))
-        return Created.WON
-    return Created.EXISTS
+        return False
+    return True
 
 
 def _create(client: Client, path: str, data: bytes) -> tuple[Created, Exception | None]:
@@ -71,7 +71,7 @@ def _create(client: Client, path: str, data: bytes) -> tuple[Created, Exception 
     cause: Exception
     while True:
         try:
-            _put_if_absent(client, path, data, nonce)
+            _put(client, path, data, nonce, client.options.conditions is not Conditions.NONE)
             return Created.WON, None
         except (
             AlreadyExistsError
@@ -94,17 +94,20 @@ def _create(client: Client, path: str, data: bytes) -> tuple[Created, Exception 
         there = _nonce_there(client, path)
         if there == nonce:
             return Created.WON, None
+        if there == "" and unsure and _may_be_ours(client, path, data):
+            return Created.UNKNOWN, cause
         if there is not None and there is not UNREAD:
             return Created.EXISTS, None
         if not attempts.again():
             return (Created.UNKNOWN if unsure or there is UNREAD else Created.NOT_DONE), cause
 
 
-def _put_if_absent(client: Client, path: str, data: bytes, nonce: str) -> None:
+def _put(client: Client, path: str, data: bytes, nonce: str, if_absent: bool = True) -> None:
     import obstore
 
     attributes: Any = {NONCE: nonce}
-    obstore.put(client.handle, path, data, mode="create", use_multipart=False, attributes=attributes)
+    mode: Any = "create" if if_absent else "overwrite"
+    obstore.put(client.handle, path, data, mode=mode, use_multipart=False, attributes=attributes)
 
 
 UNREAD = "\0"
@@ -122,6 +125,16 @@ def _nonce_there(client: Client, path: str) -> str | None:
     except Exception:  # whatever it is, what stands there is not known
         return UNREAD
     return str(found.attributes.get(NONCE, ""))
+
+
+def _may_be_ours(client: Client, path: str, data: bytes) -> bool:
+    """Whether an object without a name may be our own, by its bytes: a store may keep no metadata."""
+    import obstore
+
+    try:
+        return bytes(obstore.get(client.handle, path).bytes()) == data
+    except Exception:  # whatever it is, what stands there is not known
+        return True
 
 
 # -- whether a store keeps conditions ------------------------------------------------------------
@@ -163,7 +176,7 @@ def _twice(client: Client, path: str) -> None:
     made = 0
     while made < 2:
         try:
-            _put_if_absent(client, path, str(made).encode(), runtime.uuid4().hex)
+            _put(client, path, str(made).encode(), runtime.uuid4().hex)
             made += 1
         except AlreadyExistsError:
             return
