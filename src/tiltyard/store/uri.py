@@ -102,7 +102,7 @@ def _service(scheme: str) -> Service:
 def _remote(location: str, scheme: str, rest: str, options: Mapping[str, Any]) -> Store:
     """The store of an object store's URI; nothing is asked of the service yet."""
     from tiltyard.store.remote.client import client_of
-    from tiltyard.store.remote.options import Service, from_environment, parse_options
+    from tiltyard.store.remote.options import Service, from_environment, parse_options, without
     from tiltyard.store.remote.store import RemoteStore
 
     for sign in "?#":
@@ -119,10 +119,10 @@ def _remote(location: str, scheme: str, rest: str, options: Mapping[str, Any]) -
             given.setdefault("allow_http", "true")
     elif service is Service.AZURE:
         bucket, _, account = host.partition("@")
-        if account:
-            given = {"account_name": account.partition(".")[0], **given}
-            if ".fabric." in account:
-                given = {"use_fabric_endpoint": "true", **given}
+        if account:  # which an option does not change: it may be meant for another location (`open_other`)
+            given = without(service, given, "account_name", "use_fabric_endpoint")
+            given["account_name"] = account.partition(".")[0]
+            given["use_fabric_endpoint"] = str(".fabric." in account)
     if not host or not bucket:
         raise InvalidUri(f"{location!r} names no {'server' if service is Service.HTTP else 'bucket'}")
     prefix = checked_dir(unquote(path.rstrip("/")))

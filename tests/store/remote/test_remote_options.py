@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tiltyard.errors import InvalidInput, InvalidUri, UnsupportedFeature
-from tiltyard.store import object_key, open_store
+from tiltyard.store import object_key, open_other, open_store
 from tiltyard.store.remote.options import Conditions, RemoteOptions, Service, is_option, parse_options
 from tiltyard.store.remote.store import RemoteStore
 
@@ -57,6 +57,24 @@ def test_an_azure_location_names_the_account() -> None:
     assert store.client.options.get("account_name") == "account"
     fabric = _remote("abfss://c@one.dfs.fabric.microsoft.com/x")
     assert fabric.client.options.get("use_fabric_endpoint") is True
+
+
+def test_a_base_in_another_account_is_opened_there() -> None:
+    first = _remote("abfss://c@one.dfs.core.windows.net/x", azure_storage_account_name="one", sas_token="s")
+    other = open_other(first, "abfss://c@two.dfs.core.windows.net/x")
+    assert isinstance(other, RemoteStore)
+    assert other.client.options.get("account_name") == "two"
+    assert other.client.options.get("sas_key") == "s"
+
+
+@pytest.mark.parametrize(
+    ("uri", "option"), [("s3://b/x", "endpoint"), ("gs://b/x", "base_url"), ("az://c/x", "account_name")]
+)
+def test_equal_locations_in_different_places_are_different_stores(uri: str, option: str) -> None:
+    one, same, other = (_remote(uri, **{option: value}) for value in ("http://one", "http://one", "two"))
+    assert one.identity == same.identity
+    assert one.at("d").identity != other.at("d").identity
+    assert one.at("d").identity != one.identity
 
 
 @pytest.mark.parametrize("uri", ["s3://", "s3:///x", "https://", "abfss://@account/x"])

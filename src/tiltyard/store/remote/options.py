@@ -177,6 +177,12 @@ def from_environment(
     return found
 
 
+def without(service: Service, options: Mapping[str, Any], *targets: str) -> dict[str, Any]:
+    """The options but those that mean one of `targets`, by obstore's names."""
+    of_service = _OF_SERVICE[service]
+    return {name: value for name, value in options.items() if of_service.get(plain_name(name)) not in targets}
+
+
 def parse_options(service: Service, options: Mapping[str, Any]) -> RemoteOptions:
     """The options of a store of that service. Raises InvalidInput, which names the nearest known option."""
     config: dict[str, str | bool] = {}

@@ -33,6 +33,9 @@ REQUESTS_AT_ONCE = 8
 LISTED_AT_ONCE = 1000
 DELETED_AT_ONCE = 1000
 
+_PLACES = ("endpoint", "base_url", "account_name")
+"""Options that lead to another object under the same URI."""
+
 _WAYS = {
     Conditions.CHECK: "put if absent",
     Conditions.TRUST: "put if absent",
@@ -52,8 +55,8 @@ class RemoteStore:
         self.uri = uri
         self._prefix = prefix
         self._failures: dict[str, BaseException] = {}
-        endpoint = client.options.get("endpoint")
-        self.identity = f"{uri}?endpoint={endpoint}" if endpoint else uri
+        named = [f"{name}={value}" for name in _PLACES if (value := client.options.get(name))]
+        self.identity = f"{uri}?{'&'.join(named)}" if named else uri
 
     def __repr__(self) -> str:
         return f"RemoteStore({self.uri!r})"
