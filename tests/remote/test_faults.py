@@ -16,7 +16,7 @@ from tiltyard.errors import (
     StoreAccessDenied,
     StoreUnavailable,
 )
-from tiltyard.testing.probe import Grade, probe
+from tiltyard.testing.probe import Grade, probe, promises
 
 ROWS = pa.table({"id": [1, 2, 3]})
 QUICK = {"client_max_retries": 2, "timeout": "2s", "client_retry_timeout": "4s"}
@@ -114,7 +114,9 @@ def test_a_bucket_that_is_not_there_is_told(s3: S3Server) -> None:
         lance.write_dataset(ROWS, "s3://nobody-made-it/t.lance", storage_options=options)
 
 
-def test_a_bucket_is_probed(s3: S3Server, bucket: str) -> None:
+def test_a_bucket_is_probed(s3: S3Server, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for rounds in ("THREAD_ROUNDS", "RACE_ROUNDS", "SEEN_ROUNDS", "WHOLE_ROUNDS"):
+        monkeypatch.setattr(promises, rounds, 4)
     report = probe(f"s3://{bucket}/lake", s3.options())
     assert not report.broken
     assert report.medium == f"object store: S3 bucket {bucket!r}"
