@@ -326,8 +326,8 @@ def cast(item: Node, target: pa.DataType, lenient: bool = False) -> Node:
     if isinstance(item, Literal):
         return _folded(node)
     try:
-        cast_array(pa.nulls(0, item.type), node)
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid, InvalidExpression) as error:
+        cast_array(pa.nulls(1, item.type), node)  # of no row at all, Arrow casts any map to any list
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError, InvalidExpression) as error:
         raise Mismatch(f"there is no cast from {item.type} to {target}") from error
     return node
 
