@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -565,6 +566,7 @@ def test_a_creator_that_slept_while_others_went_on_is_not_told_of_contention(roo
                     lance.write_dataset(OTHER, f"{root}/t.lance", mode=each)
                 for version in (1, 2):
                     os.unlink(f"{root}/t.lance/{manifest_path(version)}")
+                time.sleep(0.1)  # a moment after a look, nobody cleans up what was just written
             return super().create(path, data)
 
     slow = Catalog(Meanwhile(open_store(root), Plan()), Settings.parse(MODES[mode]), Session())
