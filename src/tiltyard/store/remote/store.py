@@ -18,7 +18,7 @@ from tiltyard.store.account import READS
 from tiltyard.store.content import buffers_of, flat
 from tiltyard.store.paths import checked, checked_dir, joined
 from tiltyard.store.protocol import Created, Listing, Names, ObjectStat
-from tiltyard.store.remote.client import Client, client_of, stamp_ns
+from tiltyard.store.remote.client import Client, client_of, passing_failures, stamp_ns
 from tiltyard.store.remote.coalesce import PART_BYTES, Request, coalesced, pieces
 from tiltyard.store.remote.exclusive import create
 from tiltyard.store.remote.options import Conditions, Service, parse_options
@@ -112,7 +112,7 @@ class RemoteStore:
         def fetch() -> tuple[pa.Buffer, int]:
             try:
                 data, first, size = get()
-            except _passing() as error:
+            except passing_failures() as error:
                 if options is None:
                     raise
                 # The range may begin behind the end, or the object be empty: how long is it?
@@ -160,7 +160,7 @@ class RemoteStore:
         starts, ends = [each.start for each in requests], [each.end for each in requests]
         try:
             answers = obstore.get_ranges(handle, key, starts=starts, ends=ends, coalesce=0)
-        except _passing():
+        except passing_failures():
             self._within(path, key, requests)  # a range beyond the end fails like this, too
             raise
         out = []
@@ -369,12 +369,6 @@ class RemoteStore:
 def _quoted(path: str) -> str:
     """A path as it stands in a URI that is decoded when it is opened."""
     return path.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
-
-
-def _passing() -> tuple[type[Exception], ...]:
-    from tiltyard.store.remote.client import passing_failures
-
-    return passing_failures()
 
 
 def _delete_one(client: Client, key: str) -> None:
