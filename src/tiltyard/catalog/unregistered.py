@@ -9,7 +9,6 @@ directory:
 | undrop | `<8 digits>_dropped_<name>` | `<name>.lance` |
 | purge | `<8 digits>_dropped_<name>` | `<8 digits>_purged_<name>`, which is then deleted |
 | rename | `<name>.lance` | `<new name>.lance` |
-
 | deregister | `<name>.lance/_tiltyard/hide-<uuid>`, a file | `<name>.lance/.lance-deregistered` |
 
 Who drops first puts a note into the directory, `_tiltyard/drop-<uuid>`: the time of the drop, and until when

@@ -290,7 +290,7 @@ def _unreadable(shard_id: str, fact: SsTable, failed: TiltyardError) -> Tiltyard
     return CorruptFile(
         f"generation {fact.generation} of shard {shard_id} ({fact.path}) cannot be read, and neither it nor "
         f"what the shard holds above it is compacted: {failed}. Bring its files back, or give up all of the "
-        "shard that is not in the table yet (`tiltyard shard drop --discard-streamed`)"
+        "shard that is not in the table yet (`tiltyard shard drop TABLE SHARD --discard-streamed`)"
     )
 
 

@@ -268,7 +268,9 @@ def _emptied(
         try:
             drain(table, sound)
         except CorruptFile as error:
-            raise _waited_for(error, "`tiltyard shard drop --discard-streamed` gives its rows up") from error
+            raise _waited_for(
+                error, "`tiltyard shard drop TABLE SHARD --discard-streamed` gives its rows up"
+            ) from error
     for shard_id, problem in broken.items():
         if isinstance(problem, CorruptFile):
             raise _waited_for(problem, f"`tiltyard shard repair TABLE {shard_id}` mends its log") from problem
