@@ -7,6 +7,9 @@ import stat as modes
 
 from tiltyard.errors import ObjectExists, ObjectNotFound, StoreError
 
+MAX_KEPT = 64
+"""Creations whose cause is remembered."""
+
 _NEXT_STEP = {
     errno.ENOSPC: "free some space on the file system, then try again",
     errno.EDQUOT: "the disk quota is used up: free some space, then try again",
@@ -61,3 +64,22 @@ def translated(error: OSError, verb: str, root: str, path: str) -> StoreError:
         )
     result.errno = error.errno
     return result
+
+
+class Failures:
+    """Why creations were answered NOT_DONE or UNKNOWN, by path: the latest ones."""
+
+    def __init__(self) -> None:
+        self._causes: dict[str, BaseException] = {}
+
+    def note(self, path: str, cause: BaseException | None) -> None:
+        """What the latest creation at the path failed for; None where it did not."""
+        self._causes.pop(path, None)
+        if cause is not None:
+            self._causes[path] = cause
+            if len(self._causes) > MAX_KEPT:
+                self._causes.pop(next(iter(self._causes)), None)
+
+    def get(self, path: str) -> BaseException | None:
+        """The cause, if it is remembered."""
+        return self._causes.get(path)

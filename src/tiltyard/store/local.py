@@ -21,7 +21,7 @@ from tiltyard.store.account import READS
 from tiltyard.store.content import buffers_of
 from tiltyard.store.directory import Directory
 from tiltyard.store.exclusive import ExclusiveCreator
-from tiltyard.store.failures import no_file
+from tiltyard.store.failures import Failures, no_file
 from tiltyard.store.paths import checked, checked_dir, joined, parent_of
 from tiltyard.store.protocol import MIN_MAP_BYTES, Created, Listing, Names, ObjectStat
 from tiltyard.store.streaming import LocalWriter
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 64  # directories below each other in a listing; more is a loop of links
 MAX_DELETIONS = 16  # of one tree that others still write into
-MAX_KEPT_FAILURES = 64  # creations whose cause is remembered for `failure`
 NO_SUCH_RENAME = (errno.ENOSYS, errno.EINVAL)
 """How a system says that it has no exclusive rename; after other failures a rename may have been done."""
 
@@ -52,7 +51,7 @@ class LocalStore:
         self._port: Port = self._runtime.port
         self._directory = _directory or Directory(self._port, path, durable)
         self._creator = ExclusiveCreator(self._directory, self._runtime)
-        self._failures: dict[str, BaseException] = {}
+        self._failures = Failures()
         self._is_remote: bool | None = None
         self.uri = path
         # What is cached of mapped files must not serve who wants none.
@@ -233,14 +232,10 @@ class LocalStore:
         return self._remember(path, answer, cause)
 
     def _remember(self, path: str, answer: Created, cause: BaseException | None) -> Created:
-        self._failures.pop(path, None)
-        if answer is Created.NOT_DONE or answer is Created.UNKNOWN:
-            if isinstance(cause, OSError):
-                cause = self._directory.refusal(cause, "create", path).with_traceback(cause.__traceback__)
-            if cause is not None:
-                self._failures[path] = cause
-                if len(self._failures) > MAX_KEPT_FAILURES:
-                    self._failures.pop(next(iter(self._failures)), None)
+        failed = answer is Created.NOT_DONE or answer is Created.UNKNOWN
+        if failed and isinstance(cause, OSError):
+            cause = self._directory.refusal(cause, "create", path).with_traceback(cause.__traceback__)
+        self._failures.note(path, cause if failed else None)
         return answer
 
     def failure(self, path: str) -> BaseException | None:

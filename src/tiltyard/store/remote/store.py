@@ -16,6 +16,7 @@ import pyarrow as pa
 from tiltyard.errors import CorruptFile, ObjectNotFound, StoreUnavailable, UnsupportedFeature
 from tiltyard.store.account import READS
 from tiltyard.store.content import buffers_of, flat
+from tiltyard.store.failures import Failures
 from tiltyard.store.paths import checked, checked_dir, joined
 from tiltyard.store.protocol import Created, Listing, Names, ObjectStat
 from tiltyard.store.remote.client import Client, client_of, passing_failures, stamp_ns
@@ -27,7 +28,6 @@ from tiltyard.store.remote.upload import RemoteWriter
 if TYPE_CHECKING:
     from tiltyard.store.protocol import Bytes
 
-MAX_KEPT_FAILURES = 64  # creations whose cause is remembered for `failure`
 REQUESTS_AT_ONCE = 8
 """Ranges of one read that are fetched side by side."""
 LISTED_AT_ONCE = 1000
@@ -54,7 +54,7 @@ class RemoteStore:
         self.client = client
         self.uri = uri
         self._prefix = prefix
-        self._failures: dict[str, BaseException] = {}
+        self._failures = Failures()
         named = [f"{name}={value}" for name in _PLACES if (value := client.options.get(name))]
         self.identity = f"{uri}?{'&'.join(named)}" if named else uri
 
@@ -265,11 +265,7 @@ class RemoteStore:
         key = self.full(path)
         self._writable("create", path)
         answer, cause = create(self.client, key, _content(data))
-        self._failures.pop(path, None)
-        if cause is not None:
-            self._failures[path] = cause
-            if len(self._failures) > MAX_KEPT_FAILURES:
-                self._failures.pop(next(iter(self._failures)), None)
+        self._failures.note(path, cause)
         return answer
 
     def failure(self, path: str) -> BaseException | None:
