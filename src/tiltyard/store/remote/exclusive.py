@@ -73,9 +73,8 @@ def _create(client: Client, path: str, data: bytes) -> tuple[Created, Exception 
         try:
             _put(client, path, data, nonce, client.options.conditions is not Conditions.NONE)
             return Created.WON, None
-        except (
-            AlreadyExistsError
-        ) as error:  # 412, or 409: another request is at work and nothing is there yet
+        except AlreadyExistsError as error:
+            # 412: something is there; or 409: another request is at work, and nothing may be there yet.
             cause = StoreError(
                 f"cannot create {client.named(path)}: the store says that it exists, and that there is no "
                 f"such object: {told(error)}"
