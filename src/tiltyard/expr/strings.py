@@ -114,13 +114,34 @@ def _find_in_set(text: str, among: str) -> int:
     return parts.index(text) + 1 if text in parts else 0
 
 
+_MOST_PAIRS = 100_000_000
+"""Characters times characters that `levenshtein` compares for one row: about a second."""
+_FEW_PAIRS = 1000
+"""Below that plain Python is faster than arrays."""
+
+
 def _levenshtein(one_text: str, other: str) -> int:
-    row = list(range(len(other) + 1))
-    for i, a in enumerate(one_text, 1):
-        above, row[0] = row[0], i
-        for j, b in enumerate(other, 1):
-            above, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, above + (a != b))
-    return row[-1]
+    """Row by row of the usual table. What comes from the left costs one a step, so that the least of a row is
+    a running minimum of (cost - place)."""
+    short, long = sorted((one_text, other), key=len)
+    if len(short) * len(long) > _MOST_PAIRS:
+        raise ValueError(
+            f"texts of {len(short):,} and {len(long):,} characters; their product may be {_MOST_PAIRS:,}"
+        )
+    if len(short) * len(long) < _FEW_PAIRS:
+        line = list(range(len(long) + 1))
+        for i, a in enumerate(short, 1):
+            above, line[0] = line[0], i
+            for j, b in enumerate(long, 1):
+                above, line[j] = line[j], min(line[j] + 1, line[j - 1] + 1, above + (a != b))
+        return line[-1]
+    codes = np.array([ord(each) for each in long], np.int64)
+    places = np.arange(len(long) + 1)
+    row = places.copy()
+    for i, code in enumerate(map(ord, short), 1):
+        best = np.minimum(row[1:] + 1, row[:-1] + (codes != code))
+        row = np.minimum.accumulate(np.concatenate(([i], best)) - places) + places
+    return int(row[-1])
 
 
 _TOKEN = re.compile(r"[^\W_]+")
