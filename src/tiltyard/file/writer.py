@@ -22,6 +22,7 @@ from tiltyard.encoding.write.leaf import encode_leaf
 from tiltyard.encoding.write.options import MAX_NUMBER, Options, options_of
 from tiltyard.encoding.write.pages import EncodedPage
 from tiltyard.errors import InvalidInput
+from tiltyard.expr.arrays import concatenated
 from tiltyard.file.checksums import checksum, encode_checksums
 from tiltyard.file.index_room import IndexRoom
 from tiltyard.file.writable import check_batch, check_schema, check_version
@@ -232,7 +233,7 @@ class FileWriter:
                 for each in arrays
             ]
             with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError):
-                arrays = [pa.concat_arrays(arrays)]
+                arrays = [concatenated(arrays)]
         for array in arrays:
             top.pages += 1
             yield top, array, nbytes // len(arrays), more or top.pages > 1 or len(arrays) > 1
