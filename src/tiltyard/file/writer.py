@@ -22,7 +22,6 @@ from tiltyard.encoding.write.leaf import encode_leaf
 from tiltyard.encoding.write.options import MAX_NUMBER, Options, options_of
 from tiltyard.encoding.write.pages import EncodedPage
 from tiltyard.errors import InvalidInput
-from tiltyard.expr.arrays import concatenated
 from tiltyard.file.checksums import checksum, encode_checksums
 from tiltyard.file.index_room import IndexRoom
 from tiltyard.file.writable import check_batch, check_schema, check_version
@@ -232,6 +231,8 @@ class FileWriter:
                 else each
                 for each in arrays
             ]
+            from tiltyard.expr.arrays import concatenated  # with the rest of `expr`, which few processes need
+
             with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError):
                 arrays = [concatenated(arrays)]
         for array in arrays:
