@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tiltyard.expr import json_functions, moments, numeric, strings
+from tiltyard.expr import json_functions, moments, numeric, regex_functions, strings
 from tiltyard.expr.coerce import Kind, Mismatch, kind_of
 from tiltyard.expr.list_values import LIST_ALIASES
 from tiltyard.expr.signatures import (
@@ -311,6 +311,7 @@ SIGNATURES: dict[str, Signature] = {
     "ends_with": Signature((TEXT,), 2, 2, _pattern("ends_with")),
     "contains": Signature((TEXT,), 2, 2, _pattern("match_substring")),
     **numeric.SIGNATURES,
+    **regex_functions.SIGNATURES,
     **strings.SIGNATURES,
     **moments.SIGNATURES,
     **json_functions.SIGNATURES,
