@@ -3,6 +3,7 @@ is; and the official package gives the same."""
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import tiltyard.lance as lance
+from expr_rows import values
 from peer import Peer
 from tiltyard.errors import InvalidExpression
 from tiltyard.expr import evaluate, parse_expression
@@ -97,3 +99,51 @@ def test_an_update_from_another_type_of_text_or_time_gives_what_the_official_pac
     found = lance.dataset(ours).to_table()
     assert found["l"].to_pylist() == COLUMNS["s"].to_pylist()
     assert found.select(["l", "z"]).equals(lance.dataset(theirs).to_table(["l", "z"]))
+
+
+MOMENTS = """
+2026-01-31
+2026-01-31 12:30:00
+2026-01-31T12:30:00Z
+2026-01-31 23:30:00+02:00
+2026-01-31T23:30:00-01
+2026-01-31 23:30:00+0200
+2026-01-31 12:30:00 +02:00
+2026-01-31 00:30:00.123456789
+2026-01-31 12:30:00 UTC
+2026-07-31 00:30:00Europe/Paris
+2026-01-31t12:00:00z
+1969-12-31 23:59:59.5
+2026-01-31x
+2026-01-31T
+2026-02-30
+2026-01-31 24:00:00
+01-31-2026
+12:30:00
+""".strip().split("\n")
+
+
+def test_texts_with_times_and_zones_become_dates_and_timestamps_as_there(peer: Peer, tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    dataset = lance.write_dataset(pa.table({"s": [*MOMENTS, None]}), path)
+    kinds = ("DATE", "TIMESTAMP", "TIMESTAMP(9)", "TIMESTAMP(0)")
+    columns = {kind: f"TRY_CAST(s AS {kind})" for kind in kinds}
+    expected = peer("lance.dataset(p).to_table(columns=c)", p=path, c=columns)
+    found = dataset.to_table(columns=columns)
+    for kind in kinds:
+        assert found[kind].cast(expected[kind].type).to_pylist() == expected[kind].to_pylist(), kind
+    with pytest.raises(InvalidExpression, match="2026-01-31x"):
+        dataset.to_table(columns={"d": "CAST(s AS DATE)"})
+
+
+def test_a_cast_to_a_zone_reads_clocks_there() -> None:
+    text = "arrow_cast(s, 'Timestamp(Second, Some(\"Europe/Paris\"))')"
+    found = values(f"CAST({text} AS string)", s=["2026-01-31 12:00:00", "2026-01-31 12:00:00Z"])
+    assert found == ["2026-01-31T12:00:00+01:00", "2026-01-31T13:00:00+01:00"]
+
+
+def test_uuids_differ_by_row() -> None:
+    found = values("uuid()", s=["a", "b", "c"])
+    assert len(set(found)) == 3
+    assert all(re.fullmatch("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", each) for each in found)
+    assert all(each[14] == "4" and each[19] in "89ab" for each in found)

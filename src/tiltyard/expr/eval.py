@@ -20,6 +20,7 @@ from tiltyard.errors import InvalidExpression
 from tiltyard.expr.arrays import boolean_array, column_of, dtype_of, plain, truth, truth_of, valid_of
 from tiltyard.expr.coerce import Kind, Mismatch, kind_of, time_literal
 from tiltyard.expr.decimals import decimals_of
+from tiltyard.expr.moment_texts import moments
 from tiltyard.expr.types import (
     And,
     Case,
@@ -305,6 +306,11 @@ def cast_array(array: pa.Array, node: Cast) -> pa.Array:
     try:
         return run(array)
     except pa.ArrowInvalid as error:
+        if kind_of(array.type) is Kind.TEXT and kind_of(node.type) is Kind.INSTANT:
+            try:
+                return moments(array, node.type, node.lenient)
+            except pa.ArrowInvalid as found:
+                raise _failed(node, found) from found
         if not node.lenient:
             raise _failed(node, error) from error
         return _cast_leniently(_without_misfits(array, node.type), node.type, run)

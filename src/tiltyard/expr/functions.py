@@ -317,7 +317,7 @@ SIGNATURES: dict[str, Signature] = {
     **json_functions.SIGNATURES,
 }
 
-VOLATILE = frozenset({"random"})
+VOLATILE = frozenset({"random", "uuid"})
 """Functions whose value is another one each time."""
 
 SPECIAL_FUNCTIONS = {

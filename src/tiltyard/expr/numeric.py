@@ -117,6 +117,19 @@ def _random(args: Sequence[Any], rows: int) -> Any:
     return pa.array([source.random() for _ in range(rows)], pa.float64())
 
 
+def _uuid(args: Sequence[Any], rows: int) -> Any:
+    """Random identifiers of version 4, as text."""
+    from tiltyard import runtime
+
+    source = runtime.random()
+    marked = (source.getrandbits(128) & ~_UUID_BITS | _UUID_MARKS for _ in range(rows))
+    digits = (f"{number:032x}" for number in marked)
+    return pa.array([f"{d[:8]}-{d[8:12]}-{d[12:16]}-{d[16:20]}-{d[20:]}" for d in digits], pa.string())
+
+
+_UUID_BITS, _UUID_MARKS = 0xF000_C000_0000_0000_0000, 0x4000_8000_0000_0000_0000
+"""Where version and variant stand, and what stands there."""
+
 _FLOATING: dict[str, Callable[..., np.ndarray]] = {
     "acos": np.arccos,
     "acosh": np.arccosh,
@@ -152,10 +165,11 @@ SIGNATURES: dict[str, Signature] = {
     "nanvl": Signature((NUMBER,), 2, 2, _nanvl),
     "pi": Signature((NUMBER,), 0, 0, lambda args, rows: pa.array([math.pi] * rows, pa.float64())),
     "random": Signature((NUMBER,), 0, 0, _random),
+    "uuid": Signature((NUMBER,), 0, 0, _uuid),
     "factorial": one(WHOLE, by_value(_factorial, pa.int64())),
     "gcd": Signature((WHOLE,), 2, 2, by_value(_whole(math.gcd), pa.int64())),
     "lcm": Signature((WHOLE,), 2, 2, by_value(_whole(math.lcm), pa.int64())),
 }
-"""`random()` is drawn anew for every row of every evaluation."""
+"""`random()` and `uuid()` are drawn anew for every row of every evaluation."""
 
 ALIASES = {"pow": "power", "rand": "random"}
