@@ -10,7 +10,7 @@ JOBS   ?= 2
 $(VENV)/.installed: pyproject.toml CMakeLists.txt $(wildcard native/*) $(shell find src -name '*.py' -not -path '*/__pycache__/*')
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet '.[test,cli]'
+	$(BIN)/pip install --quiet '.[test,cli,server]'
 	touch $@
 
 demo: $(VENV)/.installed

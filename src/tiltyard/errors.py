@@ -16,24 +16,11 @@ NEAREST_NAMES = 3
 
 KNOWN_NAMES_SHOWN = 20
 
-MESSAGE_CHARACTERS = 2000
-"""How much of a message about an expression is shown: the constants in it may be of any length."""
-
 
 class TiltyardError(Exception):
     """Base of every error that this library raises on purpose. `files_referenced`: see `CommitConflict`."""
 
     files_referenced = False
-
-
-def shortened(message: str) -> str:
-    """The message, without its middle where it is long."""
-    if len(message) <= MESSAGE_CHARACTERS:
-        return message
-    half = MESSAGE_CHARACTERS // 2
-    return (
-        f"{message[:half]} [... {len(message) - 2 * half:,} characters are not shown ...] {message[-half:]}"
-    )
 
 
 # -- what the caller asked for -------------------------------------------------------------------
@@ -60,7 +47,7 @@ class InvalidExpression(InvalidInput):
     """
 
     def __init__(self, message: str, text: str | None = None, position: int | None = None) -> None:
-        super().__init__(shortened(message))
+        super().__init__(message)
         self.text = text
         self.position = position
 
@@ -81,9 +68,6 @@ class FieldNotFound(InvalidInput, KeyError):
     """A column or nested field that the schema does not have; the message lists the nearest names."""
 
     __str__ = Exception.__str__
-
-    def __init__(self, message: str) -> None:
-        super().__init__(shortened(message))
 
 
 class IndexNotFound(InvalidInput, KeyError, RuntimeError):
@@ -430,6 +414,30 @@ class BucketNotFound(StoreError, FileNotFoundError):
 
 class ConditionsNotKept(StoreError):
     """A store ignores or refuses "only if nothing is there": two writers could both make one version."""
+
+
+# -- a catalog behind a server ---------------------------------------------------------------------
+
+
+class ServerError(TiltyardError, OSError):
+    """A server of a catalog could not do what was asked. `instance` is the request's id, by which the
+    server's log knows it, where the server told one.
+    """
+
+    instance: str | None = None
+    __str__ = Exception.__str__
+
+
+class ServerUnavailable(ServerError, ConnectionError):
+    """The server is not reached, or cannot answer just now; nothing was changed. Try again later."""
+
+
+class PermissionDenied(ServerError, PermissionError):
+    """The key that was sent may not do this."""
+
+
+class Unauthenticated(PermissionDenied):
+    """The server knows no such key, or needs one and none was sent."""
 
 
 class ForkedHandle(TiltyardError, RuntimeError):

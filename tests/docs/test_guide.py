@@ -18,7 +18,15 @@ def blocks(page: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "page", ["docs/guide.md", "docs/streaming.md", "docs/testing.md", "docs/engines.md", "README.md"]
+    "page",
+    [
+        "docs/guide.md",
+        "docs/streaming.md",
+        "docs/testing.md",
+        "docs/engines.md",
+        "docs/server.md",
+        "README.md",
+    ],
 )
 def test_every_block_of_the_page_runs_in_order(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

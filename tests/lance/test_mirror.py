@@ -24,7 +24,8 @@ NAMES = {
     "tiltyard.lance.commit": "CommitConflictError",
     "tiltyard.lance.mem_wal": "ShardWriter ShardSnapshot LsmScanner LsmPointLookupPlanner ExecutionPlan "
     "LsmVectorSearchPlanner ShardingSpec ShardingField evaluate_sharding_spec CompactedSsTable",
-    "tiltyard.lance.namespace": "DirectoryNamespace DynamicContextProvider DescribeTableRequest",
+    "tiltyard.lance.namespace": "DirectoryNamespace RestNamespace RestAdapter DynamicContextProvider "
+    "DescribeTableRequest",
     "tiltyard.lance.progress": "FragmentWriteProgress NoopFragmentWriteProgress",
     "tiltyard.lance.schema": "LanceSchema",
 }

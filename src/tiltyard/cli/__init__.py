@@ -17,7 +17,7 @@ from typing import Any, TextIO
 from tiltyard import __version__
 from tiltyard.errors import TableNotFound, TiltyardError, without_prefix
 
-NO_TABLES = ("probe", "demo-writer")
+NO_TABLES = ("serve", "probe", "demo-writer")
 """Commands whose place is not that of a table."""
 
 FAILED = 1
@@ -51,6 +51,7 @@ COMMANDS = (
     Command("catalog", "tiltyard.cli.catalog", "tables by name: list, check, repair, drop, undrop, rename"),
     Command("shards", "tiltyard.cli.shards", "shards of a streamed table: owners, what is published, lag"),
     Command("shard", "tiltyard.cli.shard", "a shard, or all: check, repair, seal, drop, revise, tail"),
+    Command("serve", "tiltyard.cli.serve", "a catalog over HTTP, for the official clients and ours"),
     Command("probe", "tiltyard.cli.probe", "whether a place keeps the promises that tables need"),
     Command("demo", "tiltyard.cli.demo", "336,776 real flights: four writers at once, time travel, a filter"),
     Command("demo-writer", "tiltyard.cli.demo_writer"),
@@ -66,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     module = import_module(next(c.module for c in COMMANDS if c.name == arguments.command))
-    place = getattr(arguments, "uri", "")
+    place = getattr(arguments, "uri", None) or ""
     try:
         if "::" in place and arguments.command not in NO_TABLES:
             from tiltyard.cli.arguments import place_of

@@ -19,7 +19,6 @@ _FILES = "lists of a table's files, their migration, and differences between ver
 _BRANCHES = "making branches and clones"
 _BLOBS = "the writing of blobs"
 _STORES = "a dataset's view of its storage options and of the requests to its store"
-_REST = "the REST catalog"
 _TORCH = "datasets of Torch's own (tiltyard.Loader feeds its DataLoader)"
 _QUERIES = "what only the engine of the official package reads"
 
@@ -40,7 +39,6 @@ _BUILDER = {
 }
 _FILE_SESSION = {_BLOBS: "open_packed_blob_writer open_dedicated_blob_writer"}
 _BRANCH_LIST = {_BRANCHES: "replace_metadata"}
-_NAMESPACE = {_REST: "RestNamespace RestAdapter"}
 _MODULE = {
     _INDICES: "Index IndexFile bitmap indices",
     _SEARCH: "FtsToken query tokenize",
@@ -69,7 +67,7 @@ NOT_YET: Mapping[str, Mapping[str, str]] = {
     "Tags": {},
     "Branches": _by_name(_BRANCH_LIST),
     "tiltyard.lance": _by_name(_MODULE),
-    "tiltyard.lance.namespace": _by_name(_NAMESPACE),
+    "tiltyard.lance.namespace": {},
 }
 """Owner and name of what is not there, to the feature that it belongs to."""
 

@@ -9,7 +9,7 @@ needs it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -50,18 +50,12 @@ def mask(expr: Expr, batch: pa.RecordBatch) -> np.ndarray:
     cannot be computed (overflow, division by zero, a cast that does not fit) or the expression is not
     boolean.
     """
-    try:
-        return truth_at(expr.node, batch).true
-    except InvalidExpression:
-        return truth_at(expr.node, batch, careful=True).true
+    return truth_at(expr.node, batch).true
 
 
 def evaluate(expr: Expr, batch: pa.RecordBatch) -> pa.Array:
     """The value of an expression for each row, an array of `expr.type`; raises as `mask` does."""
-    try:
-        found = operand(expr.node, batch)
-    except InvalidExpression:
-        found = operand(expr.node, batch, careful=True)
+    found = operand(expr.node, batch)
     if isinstance(found, pa.Scalar):
         return pa.repeat(found, batch.num_rows)
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
@@ -97,17 +91,12 @@ _ZONE = r"(Z|[+-]\d\d:\d\d)?"
 # -- predicates ---------------------------------------------------------------------------------------
 
 
-def truth_at(node: Node, batch: pa.RecordBatch, careful: bool = False) -> Truth:
-    """Evaluate a boolean node.
-
-    Everything is computed for all rows, which is fast; where that fails, once more and `careful`: what stands
-    in a branch of CASE, and behind AND and OR, only for the rows that come to it, so that conditions guard
-    divisions and casts.
-    """
+def truth_at(node: Node, batch: pa.RecordBatch) -> Truth:
+    """Evaluate a boolean node."""
     predicate = _PREDICATES.get(type(node))
     if predicate is not None:
-        return predicate(node, batch, careful)
-    found = operand(node, batch, careful)
+        return predicate(node, batch)
+    found = operand(node, batch)
     if isinstance(found, pa.Scalar):
         answer = found.as_py()
         rows = batch.num_rows
@@ -117,28 +106,26 @@ def truth_at(node: Node, batch: pa.RecordBatch, careful: bool = False) -> Truth:
     return truth_of(found)
 
 
-def _array(node: Node, batch: pa.RecordBatch, careful: bool) -> pa.Array:
-    found = operand(node, batch, careful)
+def _array(node: Node, batch: pa.RecordBatch) -> pa.Array:
+    found = operand(node, batch)
     if isinstance(found, pa.Scalar):
         return pa.repeat(found, batch.num_rows)
     return found
 
 
-def _compare(node: Compare, batch: pa.RecordBatch, careful: bool) -> Truth:
-    left = _array(node.left, batch, careful)
+def _compare(node: Compare, batch: pa.RecordBatch) -> Truth:
+    left = _array(node.left, batch)
     if node.test is not None:
         return truth(node.test(left), valid_of(left))
     assert node.pair is not None
-    right = _array(node.right, batch, careful)
+    right = _array(node.right, batch)
     valid, other = valid_of(left), valid_of(right)
     if valid is not None and other is not None:
         valid = valid & other
     return truth(node.pair(left, right), other if valid is None else valid)
 
 
-def _and(node: And, batch: pa.RecordBatch, careful: bool) -> Truth:
-    if careful:
-        return _in_turn(node.items, batch, False)
+def _and(node: And, batch: pa.RecordBatch) -> Truth:
     found = [truth_at(item, batch) for item in node.items]
     true = found[0].true.copy()
     for one in found[1:]:
@@ -151,9 +138,7 @@ def _and(node: And, batch: pa.RecordBatch, careful: bool) -> Truth:
     return Truth(true, false)
 
 
-def _or(node: Or, batch: pa.RecordBatch, careful: bool) -> Truth:
-    if careful:
-        return _in_turn(node.items, batch, True)
+def _or(node: Or, batch: pa.RecordBatch) -> Truth:
     first, *others = node.items
     found = truth_at(first, batch)
     true, false = found.true.copy(), found.false
@@ -166,26 +151,12 @@ def _or(node: Or, batch: pa.RecordBatch, careful: bool) -> Truth:
     return Truth(true, false)
 
 
-def _in_turn(items: Sequence[Node], batch: pa.RecordBatch, decisive: bool) -> Truth:
-    """AND (decided by what is false) and OR (by what is true): each item for the rows not decided before."""
-    answers = {True: np.zeros(batch.num_rows, np.bool_), False: np.zeros(batch.num_rows, np.bool_)}
-    unknown = np.zeros(batch.num_rows, np.bool_)
-    for item in items:
-        left = np.flatnonzero(~answers[decisive])
-        found = truth_at(item, batch.take(pa.array(left)), careful=True)
-        false = ~found.true if found.false is None else found.false
-        answers[decisive][left[found.true if decisive else false]] = True
-        unknown[left[~(found.true | false)]] = True
-    answers[not decisive] = ~(answers[decisive] | unknown)
-    return Truth(answers[True], answers[False])
+def _not(node: Not, batch: pa.RecordBatch) -> Truth:
+    return truth_at(node.item, batch).negated()
 
 
-def _not(node: Not, batch: pa.RecordBatch, careful: bool) -> Truth:
-    return truth_at(node.item, batch, careful).negated()
-
-
-def _in(node: In, batch: pa.RecordBatch, careful: bool) -> Truth:
-    array = _array(node.item, batch, careful)
+def _in(node: In, batch: pa.RecordBatch) -> Truth:
+    array = _array(node.item, batch)
     valid = valid_of(array)
     assert node.test is not None
     found = truth(node.test(array), valid)
@@ -194,32 +165,32 @@ def _in(node: In, batch: pa.RecordBatch, careful: bool) -> Truth:
     return found
 
 
-def _is_null(node: IsNull, batch: pa.RecordBatch, careful: bool) -> Truth:
+def _is_null(node: IsNull, batch: pa.RecordBatch) -> Truth:
     if node.item.type == pa.bool_():
-        known = truth_at(node.item, batch, careful).known
+        known = truth_at(node.item, batch).known
         return Truth(np.zeros(batch.num_rows, np.bool_) if known is None else ~known, None)
-    found = operand(node.item, batch, careful)
+    found = operand(node.item, batch)
     if isinstance(found, pa.Scalar):
         return Truth(np.full(batch.num_rows, not found.is_valid), None)
     valid = valid_of(found)
     return Truth(np.zeros(len(found), np.bool_) if valid is None else ~valid, None)
 
 
-def _is_truth(node: IsTruth, batch: pa.RecordBatch, careful: bool) -> Truth:
-    found = truth_at(node.item, batch, careful)
+def _is_truth(node: IsTruth, batch: pa.RecordBatch) -> Truth:
+    found = truth_at(node.item, batch)
     if node.value:
         return Truth(found.true, None)
     return Truth(~found.true if found.false is None else found.false, None)
 
 
-def _like(node: Like, batch: pa.RecordBatch, careful: bool) -> Truth:
+def _like(node: Like, batch: pa.RecordBatch) -> Truth:
     import pyarrow.compute as pc
 
-    array = plain(_array(node.item, batch, careful))
+    array = plain(_array(node.item, batch))
     return truth_of(pc.match_like(array, node.pattern, ignore_case=node.ignore_case))
 
 
-_PREDICATES: dict[type, Callable[[Any, pa.RecordBatch, bool], Truth]] = {
+_PREDICATES: dict[type, Callable[[Any, pa.RecordBatch], Truth]] = {
     Compare: _compare,
     And: _and,
     Or: _or,
@@ -234,14 +205,14 @@ _PREDICATES: dict[type, Callable[[Any, pa.RecordBatch, bool], Truth]] = {
 # -- values -------------------------------------------------------------------------------------------
 
 
-def operand(node: Node, batch: pa.RecordBatch, careful: bool = False) -> Any:
+def operand(node: Node, batch: pa.RecordBatch) -> Any:
     """Evaluate any node: a `pa.Array` of the batch's rows or, for a constant, a `pa.Scalar`."""
     if isinstance(node, Column):
         return column_of(batch, node.path)
     if isinstance(node, Literal):
         return scalar_of(node)
     if isinstance(node, Function):
-        args = [operand(item, batch, careful) for item in node.args]
+        args = [operand(item, batch) for item in node.args]
         try:
             return node.run(
                 [plain(arg) if isinstance(arg, pa.Array) else arg for arg in args], batch.num_rows
@@ -249,10 +220,10 @@ def operand(node: Node, batch: pa.RecordBatch, careful: bool = False) -> Any:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:
             raise _failed(node, error) from error
     if isinstance(node, Cast):
-        return _cast(node, batch, careful)
+        return _cast(node, batch)
     if isinstance(node, Case):
-        return _case_by_rows(node, batch) if careful else _case(node, batch)
-    return boolean_array(truth_at(node, batch, careful))
+        return _case(node, batch)
+    return boolean_array(truth_at(node, batch))
 
 
 def _failed(node: Node, error: Exception) -> InvalidExpression:
@@ -261,8 +232,8 @@ def _failed(node: Node, error: Exception) -> InvalidExpression:
     return InvalidExpression(f"{sql_of(node)} cannot be computed: {error}")
 
 
-def _cast(node: Cast, batch: pa.RecordBatch, careful: bool) -> Any:
-    found = operand(node.item, batch, careful)
+def _cast(node: Cast, batch: pa.RecordBatch) -> Any:
+    found = operand(node.item, batch)
     if isinstance(found, pa.Scalar):
         array = cast_array(pa.repeat(found, 1), node)
         return array[0]
@@ -403,26 +374,6 @@ def _cast_leniently(array: pa.Array, target: pa.DataType, run: Callable[[pa.Arra
     half = len(array) // 2
     parts = [_cast_leniently(part, target, run) for part in (array[:half], array[half:])]
     return pa.concat_arrays(parts)
-
-
-def _case_by_rows(node: Case, batch: pa.RecordBatch) -> pa.Array:
-    """CASE, each condition and each value for the rows that come to it."""
-    left = np.arange(batch.num_rows)
-    places: list[np.ndarray] = []
-    parts: list[pa.Array] = []
-
-    def choose(rows: np.ndarray, value: Node) -> None:
-        found = plain(_array(value, batch.take(pa.array(rows)), True))
-        places.append(rows)
-        parts.append(found if found.type == node.type else found.cast(node.type))
-
-    for condition, value in node.whens:
-        chosen = truth_at(condition, batch.take(pa.array(left)), careful=True).true
-        choose(left[chosen], value)
-        left = left[~chosen]
-    choose(left, node.otherwise)
-    order = np.argsort(np.concatenate(places))
-    return pa.concat_arrays(parts).take(pa.array(order))
 
 
 def _case(node: Case, batch: pa.RecordBatch) -> Any:

@@ -231,10 +231,8 @@ class FileWriter:
                 else each
                 for each in arrays
             ]
-            from tiltyard.expr.arrays import concatenated  # with the rest of `expr`, which few processes need
-
             with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError):
-                arrays = [concatenated(arrays)]
+                arrays = [pa.concat_arrays(arrays)]
         for array in arrays:
             top.pages += 1
             yield top, array, nbytes // len(arrays), more or top.pages > 1 or len(arrays) > 1

@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from tiltyard.table.snapshot import Snapshot
 
 
+SERVERS = ("http://", "https://")
+
+
 class Lake:
     """The tables below one path or URI, by dotted name: `ops.flights` is `flights` in the namespace `ops`.
 
@@ -341,12 +344,17 @@ def connect(
     storage_options: Mapping[str, Any] | None = None,
     properties: Mapping[str, Any] | None = None,
 ) -> Lake:
-    """The lake at a path or URI; nothing is made, and no table is opened yet.
+    """The lake at a path or URI, or behind a server (`http://...`, `https://...`); nothing is made, and no
+    table is opened yet.
 
     `lake["ops.flights"]` opens one. `properties`: settings of the catalog, as the official package takes
     them; one that there is not is refused (`InvalidInput`). Raises `InvalidUri` where a table or a file lies
     at the very place.
     """
+    if isinstance(uri, str) and uri.lower().startswith(SERVERS):
+        from tiltyard.lake.remote import RemoteLake
+
+        return RemoteLake(uri, storage_options, properties)
     lake = Lake(uri, storage_options, properties)
     if is_file(lake.catalog.store):
         raise InvalidUri(f"{lake.uri} is a file, no lake: a lake is a directory, which may be a new one")

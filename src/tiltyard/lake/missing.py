@@ -42,7 +42,7 @@ def dotted(catalog: Catalog, id: Id, *, into: Id | None = None) -> Iterator[None
     except TableNotDropped as error:
         known = [each.id for each in dropped_tables(catalog)]
         if id in known or f"table {object_id(id)!r}" not in str(error) or "no record" not in str(error):
-            _rename(error, id)
+            renamed(error, id)
             raise
         near = _nearest(id, known)
         raise TableNotDropped(
@@ -53,7 +53,7 @@ def dotted(catalog: Catalog, id: Id, *, into: Id | None = None) -> Iterator[None
     except NamespaceNotFound:
         raise no_parent(catalog, id if into is None else into) from None
     except TiltyardError as error:
-        _rename(error, id, *(() if into is None else (into,)))
+        renamed(error, id, *(() if into is None else (into,)))
         raise
 
 
@@ -71,10 +71,10 @@ def dotted_namespace(catalog: Catalog, id: Id) -> Iterator[None]:
                 f"namespace {named!r} of {catalog.uri} is not empty, it holds {told}; nothing was changed. "
                 f"drop_namespace({named!r}, cascade=True) drops all that is in it first"
             ) from None
-        _rename(error, id)
+        renamed(error, id)
         raise
     except TiltyardError as error:
-        _rename(error, id)
+        renamed(error, id)
         raise
 
 
@@ -145,7 +145,7 @@ def _inside(catalog: Catalog, id: Id) -> str:
     return " and ".join(counted(count, what) for count, what in counts if count)
 
 
-def _rename(error: TiltyardError, *ids: Id) -> None:
+def renamed(error: TiltyardError, *ids: Id) -> None:
     """Put the names that one types in the place of stored ids."""
     if not (error.args and isinstance(error.args[0], str)):
         return

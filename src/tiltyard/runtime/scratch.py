@@ -55,6 +55,12 @@ class Scratch:
         self.size += size + padding
         return begin, size
 
+    def extend(self, buffers: Sequence[Any]) -> None:
+        """Write buffers directly behind what is there, as parts of one piece."""
+        with _told("write"):
+            self._port.write(self._fd, buffers)
+        self.size += sum(memoryview(buffer).nbytes for buffer in buffers)
+
     def map(self) -> Any:
         """All that was written so far as a `pa.Buffer`, not copied."""
         with _told("read"):

@@ -9,5 +9,6 @@ from __future__ import annotations
 
 from tiltyard.catalog.plugin.context import DynamicContextProvider
 from tiltyard.catalog.plugin.directory import DirectoryNamespace
+from tiltyard.catalog.plugin.rest import RestNamespace
 
-__all__ = ["DirectoryNamespace", "DynamicContextProvider"]
+__all__ = ["DirectoryNamespace", "DynamicContextProvider", "RestNamespace"]

@@ -34,6 +34,9 @@ _CLASSES: tuple[tuple[type[errors.TiltyardError], type[Exception], str], ...] = 
     (errors.CommitConflict, interface.ConcurrentModificationError, "Concurrent modification: "),
     (errors.FilesRemoved, interface.ConcurrentModificationError, "Concurrent modification: "),
     (errors.TableNotDropped, interface.TableNotFoundError, "Table not found: "),
+    (errors.Unauthenticated, interface.UnauthenticatedError, "Unauthenticated: "),
+    (errors.PermissionDenied, interface.PermissionDeniedError, "Permission denied: "),
+    (errors.ServerUnavailable, interface.ServiceUnavailableError, "Service unavailable: "),
     (errors.CleanupRefused, interface.InvalidTableStateError, "Invalid table state: "),
 )
 """Ours, the interface's and how the message begins; of several that fit, that of the nearest class counts."""
@@ -47,6 +50,16 @@ def as_interface_error(error: errors.TiltyardError) -> errors.TiltyardError:
         return error
     known, prefix = _counterpart(type(error))
     return _rebuilt(type(error), known, _prefixed(str(error), prefix), dict(vars(error)))
+
+
+def detail_of(error: Exception) -> str:
+    """The message of an error without the words that the interface's class begins it with: clients put them
+    there by the code.
+    """
+    message = errors.without_prefix(str(error))
+    for _, _, prefix in (*_CLASSES, (None, *_OTHERS)):
+        message = message.removeprefix(prefix)
+    return message
 
 
 def _prefixed(message: str, prefix: str) -> str:

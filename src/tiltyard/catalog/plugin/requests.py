@@ -25,6 +25,10 @@ class Given:
         self.operation = operation
         self._fields = fields_of(request, f"the request of {operation}")
 
+    def fields(self) -> dict[str, Any]:
+        """All fields that were given."""
+        return {name: each for name, each in self._fields.items() if each is not None}
+
     def field(self, name: str) -> Any:
         """A field as it was given; None for one that was not."""
         return self._fields.get(name)

@@ -8,6 +8,7 @@ everything that was written is removed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tiltyard.errors import CorruptFile, InvalidInput
+from tiltyard.errors import CorruptFile, InvalidInput, StoreError
 from tiltyard.file import FileWriter
 from tiltyard.format.index_metadata import IndexFile, TypedBytes
 from tiltyard.format.schema import Schema
@@ -117,7 +118,9 @@ def merge(
         entries = sorter.sorted([_staying(tree, kept) for tree, kept in old])
         return _write(store, directory, entries, value_type, index_version, limits.page_rows, written)
     except BaseException:
-        store.delete_many(written)  # what stays is collected by age
+        for path in written:
+            with suppress(StoreError):  # then it is collected by age
+                store.delete(path)
         raise
     finally:
         sorter.discard()

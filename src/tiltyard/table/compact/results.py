@@ -46,7 +46,8 @@ class Rewritten:
 
 def remove_rewritten(store: Store, rewritten: Iterable[Rewritten]) -> None:
     """Delete the new files of groups that no version names, not even for a moment."""
-    remove_files(store, [fragment for each in rewritten for fragment in each.new])
+    for each in rewritten:
+        remove_files(store, each.new)
 
 
 def _files(fragments: Iterable[Fragment]) -> int:
