@@ -40,7 +40,16 @@ def test_structs_share_their_nulls() -> None:
     )
     first, second = levels(array)
     assert first[:3] == (None, [0, 2, 1], (3, 3))
-    assert second[:3] == (None, [0, 1, 0], (1, 3))
+    assert second[:3] == (None, [0, 2, 0], (3, 3))
+
+
+def test_what_is_below_a_null_struct_is_declared_nullable_down_to_the_next_list() -> None:
+    inner = pa.struct([pa.field("x", pa.int32(), nullable=False), ("l", pa.list_(pa.int32()))])
+    array = pa.array([{"s": {"x": 1, "l": [1]}}, None], pa.struct([("s", inner)]))
+    assert [each[2] for each in levels(array)] == [(3, 3, 3), (1, 4, 3, 3)]
+    assert [each[2] for each in levels(array.slice(0, 1))] == [(1, 1, 1), (1, 2, 1, 1)]
+    items = pa.array([[{"x": 1}, None], None], pa.list_(pa.struct([("x", pa.int32())])))
+    assert [each[2] for each in levels(items)] == [(3, 3, 4)]
 
 
 def test_only_empty_lists() -> None:

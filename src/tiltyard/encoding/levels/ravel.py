@@ -182,7 +182,9 @@ def _must_not_be_null(path: str, count: int) -> InvalidInput:
 
 def _item(array: Any, field: Field, path: str, slots: _Slots) -> _Slots:
     bits, start = validity(array)
-    plain = _Layer(False, nulls=slots.general and field.nullable)
+    # Below a null struct an item layer counts as nullable even where no item is null itself: the official
+    # reader takes the items of a null struct for values else, and its filters on a field find such rows.
+    plain = _Layer(False, _below_null_struct(slots.layers) or (slots.general and field.nullable))
     if not bits.size:
         return replace(slots, layers=(*slots.layers, plain))
     def_ = np.zeros(slots.count, np.uint16) if slots.def_ is None else slots.def_.copy()
