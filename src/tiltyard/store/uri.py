@@ -108,10 +108,15 @@ def _remote(location: str, scheme: str, rest: str, options: Mapping[str, Any]) -
     for sign in "?#":
         if sign in rest:
             raise InvalidUri(
-                f"{location!r} holds {sign!r}, which would cut the location short; write %{ord(sign):02X} if "
-                "it belongs to a name"
+                f"{location.partition(sign)[0]!r} is followed by {sign!r}, which would cut the location "
+                f"short; write %{ord(sign):02X} if it belongs to a name. Credentials are given by options"
             )
     host, _, path = rest.partition("/")
+    if "@" in host and _service(scheme) is not Service.AZURE:
+        raise InvalidUri(
+            f"a location has no user: write {scheme}://{host.rpartition('@')[2]}/... and give credentials by "
+            "options"
+        )
     given, service, bucket = dict(options), _service(scheme), host
     if service is Service.HTTP:
         bucket, path = f"{scheme}://{rest.rstrip('/')}", ""

@@ -4,17 +4,21 @@ service here.
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import sys
+from datetime import UTC, datetime
 from subprocess import run
 from typing import Any
 
 import pytest
 
-from tiltyard.errors import InvalidInput, InvalidUri, UnsupportedFeature
+from tiltyard.errors import InvalidInput, InvalidUri, StoreUnavailable, UnsupportedFeature
 from tiltyard.store import object_key, open_other, open_store
 from tiltyard.store.remote.options import Conditions, RemoteOptions, Service, is_option, parse_options
 from tiltyard.store.remote.store import RemoteStore
+
+WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def _of(service: Service, **options: Any) -> RemoteOptions:
@@ -71,7 +75,9 @@ def test_a_base_in_another_account_is_opened_there() -> None:
     ("uri", "option"), [("s3://b/x", "endpoint"), ("gs://b/x", "base_url"), ("az://c/x", "account_name")]
 )
 def test_equal_locations_in_different_places_are_different_stores(uri: str, option: str) -> None:
-    one, same, other = (_remote(uri, **{option: value}) for value in ("http://one", "http://one", "two"))
+    one, same, other = (
+        _remote(uri, **{option: value}) for value in ("http://one", "http://one", "http://two")
+    )
     assert one.identity == same.identity
     assert one.at("d").identity != other.at("d").identity
     assert one.at("d").identity != one.identity
@@ -117,7 +123,8 @@ def test_signs_that_cut_a_location_short_have_to_be_encoded(uri: str) -> None:
     ],
 )
 def test_every_name_of_an_option_means_one_thing(service: Service, option: str, name: str) -> None:
-    assert parse_options(service, {option: "v"}).config == ((name, "v"),)
+    value = "http://v" if name == "endpoint" else "v"
+    assert parse_options(service, {option: value}).config == ((name, value),)
     assert is_option(option)
 
 
@@ -187,6 +194,63 @@ def test_variables_of_the_environment_say_what_is_not_given(monkeypatch: pytest.
     assert dict(store.client.options.client)["allow_http"] is True
     assert _remote("s3://b/x", aws_endpoint="http://here").client.options.get("endpoint") == "http://here"
     assert _remote("gs://b/x").client.options.get("endpoint") is None
+
+
+@pytest.mark.parametrize(
+    "option", ["aws_access_key_id", "aws_secret_access_key", "session_token", "user_agent"]
+)
+def test_line_breaks_in_credentials_are_refused_without_telling_them(option: str) -> None:
+    """The library below would end the thread, or sign what the server does not see."""
+    with pytest.raises(InvalidInput, match=f"'{option}' has a line break") as caught:
+        open_store("s3://b/x", {option: "secretvalue\n"})
+    assert "secretvalue" not in str(caught.value)
+    assert _of(Service.S3, root_certificate="-----BEGIN\nx\n").client
+
+
+def test_line_breaks_in_the_environment_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "secretvalue\n")
+    with pytest.raises(InvalidInput, match="variable AWS_SESSION_TOKEN of the environment") as caught:
+        open_store("s3://b/x")
+    assert "secretvalue" not in str(caught.value)
+    open_store("gs://b/x")
+
+
+@pytest.mark.parametrize(
+    "address", ["localhost:9000", "not a url", "ftp://x", "http://", "http://x/y?z=1", ""]
+)
+def test_an_endpoint_is_the_address_of_a_server(address: str) -> None:
+    with pytest.raises(
+        InvalidInput, match="'aws_endpoint' must be the address of a server such as 'https://"
+    ):
+        open_store("s3://b/x", {"aws_endpoint": address})
+    assert _of(Service.S3, endpoint="http://x:9/y").get("endpoint") == "http://x:9/y"
+
+
+@pytest.mark.parametrize(
+    ("uri", "options"),
+    [
+        ("s3://user:hidden@b/x", {}),
+        ("https://user:hidden@server/x", {}),
+        ("az://c/x?sv=1&sig=hidden", {}),
+        ("s3://b/x", {"endpoint": "http://user:hidden@x"}),
+    ],
+)
+def test_passwords_in_locations_are_refused_and_not_repeated(uri: str, options: dict[str, str]) -> None:
+    with pytest.raises(InvalidInput, match="by options") as caught:
+        open_store(uri, options)
+    assert "hidden" not in str(caught.value)
+
+
+def test_a_listing_that_comes_round_again_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    import obstore
+
+    page = [{"path": f"x/{at:04}", "size": 1, "e_tag": None, "last_modified": WHEN} for at in range(1000)]
+    monkeypatch.setattr(obstore, "list", lambda *args, **more: itertools.repeat(page))
+    store = _remote(
+        "s3://b/x", client_max_retries=0, timeout="100ms", endpoint="http://127.0.0.1:9", allow_http=True
+    )
+    with pytest.raises(StoreUnavailable, match="comes to 'x/0999' again"):
+        store.list()
 
 
 def test_options_of_local_stores_and_of_handed_out_credentials_do_no_harm() -> None:

@@ -184,8 +184,8 @@ class Client:
             )
         return StoreUnavailable(
             f"cannot {verb} {self.named(path)}: no usable answer to {attempts.sent} requests within "
-            f"{attempts.seconds:.1f} s; check the endpoint, the network, and that there are credentials. The "
-            f"last: {told(error)}"
+            f"{attempts.seconds:.1f} s; check the endpoint, the region, the network, and that there are "
+            f"credentials. The last: {told(error)}"
         )
 
     def _check_access(self, path: str) -> None:

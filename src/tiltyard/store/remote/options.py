@@ -110,6 +110,13 @@ _FLAGS = frozenset(_FLAG_NAMES.split())
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
 
+_ADDRESSES = frozenset(("endpoint", "base_url"))
+"""Options that are the address of the service."""
+_LONG = frozenset(("root_certificate", "proxy_ca_certificate", "service_account_key"))
+"""Options that may have several lines."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_ADDRESS = re.compile(r"https?://[^\s/?#]+(/[^\s?#]*)?", re.IGNORECASE)
+
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|sec|seconds?|m|min|minutes?|h)?")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -168,6 +175,13 @@ def from_environment(
 ) -> dict[str, Any]:
     """The options, with those of variables of the environment that are not given."""
     of_service = _OF_SERVICE[service]
+    for variable, text in environment.items():
+        name = plain_name(variable)
+        if of_service.get(name) not in (None, *_LONG) and _CONTROL.search(text):
+            raise InvalidInput(
+                f"the variable {variable} of the environment has a line break or another control character: "
+                "set it without"
+            )
     given = {of_service.get(plain_name(name), plain_name(name)) for name in options}
     found: dict[str, Any] = dict(options)
     for target, variables in _ENVIRONMENT.get(service, {}).items():
@@ -237,7 +251,25 @@ def _value(given: str, name: str, value: Any) -> str | bool:
         raise InvalidInput(f"the storage option {given!r} must be true or false, not {value!r}")
     if not isinstance(value, (str, int, float)) or isinstance(value, bool):
         raise InvalidInput(f"the storage option {given!r} must be text, not {type(value).__name__}")
-    return str(value)
+    text = str(value)
+    if name not in _LONG and _CONTROL.search(text):
+        raise InvalidInput(
+            f"the storage option {given!r} has a line break or another control character: leave it out"
+        )
+    if name in _ADDRESSES:
+        _check_address(given, text)
+    return text
+
+
+def _check_address(given: str, text: str) -> None:
+    """An address that the library below would not even refuse, or would repeat with a password in it."""
+    if "@" in text.partition("//")[2].partition("/")[0]:
+        raise InvalidInput(f"the storage option {given!r} has a user in it: give credentials by options")
+    if not _ADDRESS.fullmatch(text):
+        raise InvalidInput(
+            f"the storage option {given!r} must be the address of a server such as "
+            f"'https://storage.example.org' or 'http://127.0.0.1:9000', not {text!r}"
+        )
 
 
 def _seconds(given: str, value: Any) -> float:

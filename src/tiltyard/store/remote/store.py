@@ -220,8 +220,13 @@ class RemoteStore:
         cut = len(self._prefix) + 1 if self._prefix else 0
         within = f"{directory}/" if directory else ""
         found: Listing = []
+        furthest = ""
         listed = obstore.list(self.client.handle, directory or None, offset=after, chunk_size=LISTED_AT_ONCE)
         for some in islice(listed, pages):
+            last = max((one["path"] for one in some), default=furthest)
+            if last <= furthest and self.client.lists_in_order:
+                raise StoreUnavailable(f"{self.uri}: the listing of {directory!r} comes to {last!r} again")
+            furthest = last
             for one in some:
                 key = one["path"]
                 if key.startswith(within) and (after is None or key > after):
