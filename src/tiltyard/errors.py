@@ -16,11 +16,24 @@ NEAREST_NAMES = 3
 
 KNOWN_NAMES_SHOWN = 20
 
+MESSAGE_CHARACTERS = 2000
+"""How much of a message about an expression is shown: the constants in it may be of any length."""
+
 
 class TiltyardError(Exception):
     """Base of every error that this library raises on purpose. `files_referenced`: see `CommitConflict`."""
 
     files_referenced = False
+
+
+def shortened(message: str) -> str:
+    """The message, without its middle where it is long."""
+    if len(message) <= MESSAGE_CHARACTERS:
+        return message
+    half = MESSAGE_CHARACTERS // 2
+    return (
+        f"{message[:half]} [... {len(message) - 2 * half:,} characters are not shown ...] {message[-half:]}"
+    )
 
 
 # -- what the caller asked for -------------------------------------------------------------------
@@ -47,7 +60,7 @@ class InvalidExpression(InvalidInput):
     """
 
     def __init__(self, message: str, text: str | None = None, position: int | None = None) -> None:
-        super().__init__(message)
+        super().__init__(shortened(message))
         self.text = text
         self.position = position
 
@@ -68,6 +81,9 @@ class FieldNotFound(InvalidInput, KeyError):
     """A column or nested field that the schema does not have; the message lists the nearest names."""
 
     __str__ = Exception.__str__
+
+    def __init__(self, message: str) -> None:
+        super().__init__(shortened(message))
 
 
 class IndexNotFound(InvalidInput, KeyError, RuntimeError):

@@ -160,6 +160,36 @@ def test_whoever_cannot_be_served_looks_itself_why(root: str) -> None:
     assert (version(root), left(root)) == (before + 1, [])
 
 
+def test_whoever_asks_for_an_id_that_is_taken_is_told_what_has_it(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the version that its server makes, which it need not read."""
+    there = Asker(root, lambda catalog: create_namespace(catalog, ("mine",), {"a": "b"}, "exist_ok"))
+    refused, anew = Asker(root, makes("mine")), Asker(root, lambda c: overwrites(c, "mine"))
+    looks: list[str] = []
+    for each in (there, refused):
+        monkeypatch.setattr(each._catalog._table, "newest", lambda: looks.append("read"))
+    before = version(root)
+    fresh(root).mutate(serving(there, refused, anew))
+    assert there.end().properties is None
+    assert isinstance(refused.end(), NamespaceAlreadyExists)
+    assert anew.end().properties == {"c": "d"}  # made by its asker, in a version of its own
+    assert (looks, version(root), left(root)) == ([], before + 2, [])
+
+
+def overwrites(catalog: Catalog, name: str) -> Any:
+    return create_namespace(catalog, (name,), {"c": "d"}, "overwrite")
+
+
+def test_nobody_is_refused_by_a_version_that_does_not_come_to_stand(root: str) -> None:
+    asker, server = Asker(root, makes("mine")), fresh(root)
+    server._table.publish = lambda *args: Created.NOT_DONE
+    with pytest.raises(StoreError, match="nothing was changed"):
+        server.mutate(serving(asker))
+    assert asker.end() == ("mine",)
+    assert (ids(root), left(root)) == (["mine", "n"], [])
+
+
 def test_a_directory_under_the_name_of_a_namespace_is_in_the_way(root: str) -> None:
     asker = Asker(root, makes("t"))
     os.makedirs(f"{root}/t.lance/_versions")

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from expr_rows import batch_of, rows, values
+from tiltyard.errors import InvalidExpression
 from tiltyard.expr import evaluate, parse_expression
 
 COLUMNS: dict[str, Any] = {
@@ -221,3 +222,63 @@ def test_times_as_text_have_the_form_of_the_official_package(kind: Any, given: i
     column = pa.array([given, None], width).cast(kind)
     assert values("CAST(t AS string)", t=column) == [expected, None]
     assert values("CAST(t AS large_string)", t=column) == [expected, None]
+
+
+LONG = Decimal("-1234567890123456789012345678.9012345678")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = -1234567890123456789012345678.9012345678",
+        "x IN (7, -1234567890123456789012345678.9012345678)",
+        "x = CAST(-1234567890123456789012345678.9012345678 AS decimal(38, 10))",
+        "x = -(DECIMAL(38, 10) '1234567890123456789012345678.9012345678')",
+        "x < -1234567890123456789012345678.9012345677",
+        "round(x, 2) = -1234567890123456789012345678.90",
+    ],
+)
+def test_negative_constants_keep_all_their_digits(text: str) -> None:
+    assert rows(text, x=pa.array([LONG, 0, None], pa.decimal128(38, 10))) == [0]
+
+
+def test_decimals_beyond_38_digits_are_computed() -> None:
+    x = pa.array([LONG, Decimal(3), None], pa.decimal128(38, 10))
+    assert values("x + 1", x=x) == [Decimal("-1234567890123456789012345677.9012345678"), 4, None]
+    assert values("x * 2", x=x) == [Decimal("-2469135780246913578024691357.8024691356"), 6, None]
+    assert values("x - x", x=x) == [0, 0, None]
+    n = pa.array([10**18, 5, None])
+    assert values("d * n * n", n=n, d=pa.array([Decimal("1.25")] * 3, pa.decimal128(20, 2))) == [
+        Decimal("1.25e36"),
+        Decimal("31.25"),
+        None,
+    ]
+
+
+def test_whole_numbers_beyond_53_bits_beside_floats() -> None:
+    """They are rounded, as everywhere: nanoseconds since 1970 divide to seconds."""
+    n = pa.array([1_700_000_000_123_456_789, 2**63 - 1, None])
+    assert values("n / 1e9", n=n) == [1_700_000_000_123_456_789 / 1e9, (2**63 - 1) / 1e9, None]
+    assert rows("n * 0.5 > 1e18 AND nanvl(n, 0.0) > 1", n=n) == [1]
+    assert values("u + 0.5", u=pa.array([2**64 - 1], pa.uint64())) == [2.0**64]
+
+
+@pytest.mark.parametrize("arrow", [pa.float32(), pa.float64()])
+@pytest.mark.parametrize("function", ["round", "trunc"])
+def test_rounding_to_more_digits_than_there_are(function: str, arrow: pa.DataType) -> None:
+    f = pa.array([1.5, -0.0, 1e30, None], arrow)
+    for digits in (10, 30, 37, 38, 300, 301, 400, 9_999_999_999):
+        assert values(f"{function}(f, {digits})", f=f) == f.to_pylist()
+    for digits in (-37, -309, -9_999_999_999):
+        assert values(f"{function}(f, {digits})", f=f) == [0.0, 0.0, 0.0, None]
+    assert values(f"{function}(i, 9999999999)", i=[7, None]) == [7, None]
+
+
+def test_minus_null_is_null() -> None:
+    assert values("-NULL IS NULL", x=[1]) == [True]
+    assert values("x + (-NULL)", x=[1]) == [None]
+
+
+def test_divisors_without_a_64_bit_number() -> None:
+    with pytest.raises(InvalidExpression, match="9223372036854775808 is no 64-bit number"):
+        values("gcd(x, 0)", x=[-(2**63)])

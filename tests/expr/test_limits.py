@@ -9,7 +9,7 @@ import threading
 import pyarrow as pa
 import pytest
 
-from expr_rows import batch_of, rows
+from expr_rows import batch_of, rows, values
 from tiltyard.errors import InvalidExpression, InvalidInput, UnsupportedFeature
 from tiltyard.expr import evaluate, mask, parse_expression, parse_predicate
 from tiltyard.expr.bind import cached_expressions
@@ -187,3 +187,29 @@ def test_series_reach_the_ends_of_64_bits() -> None:
     assert found == [list(range(*case)) for case in cases]
     whole = evaluate(parse_expression("generate_series(a, b, s)", batch.schema), batch).to_pylist()
     assert whole == [list(range(a, b + (1 if s > 0 else -1), s)) for a, b, s in cases]
+
+
+def test_texts_are_compared_letter_by_letter_up_to_a_size() -> None:
+    long = "".join(chr(97 + number * 7 % 11) for number in range(3_000))
+    other = long[:1_000] + "?" + long[1_002:] + "!!"
+    assert values(f"levenshtein(s, '{other}')", s=[long, other, "", None]) == [4, 0, 3_001, None]
+    with pytest.raises(InvalidExpression, match=r"20,000 and 20,000 characters; their product may be"):
+        values("levenshtein(repeat(s, 20000), repeat(s, 20000))", s=["x"])
+
+
+@pytest.mark.parametrize("text", ["f = 1e{}", "f = -1e{}", "1e{} < f", "f IN (1e{}, 2.0)"])
+def test_exponents_without_end_are_refused(text: str) -> None:
+    with pytest.raises(InvalidExpression, match="exponent of more than 18 digits"):
+        rows(text.format("9" * 1_000), f=[1.0])
+    assert rows(text.format("1000000000"), f=[1.0, float("nan")]) == ([1] if text.startswith("1e") else [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["s = TIMESTAMP '{}'", "CAST(s || '{}' AS int) = 1", "encode(s, '{}') = ''", "s ~ '({}'", "{} = 1"],
+)
+def test_messages_stay_short_whatever_the_length_of_a_constant(text: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        rows(text.format("x" * 100_000), s=["a"])
+    assert len(str(caught.value)) < 2_100
+    assert "characters are not shown" in str(caught.value)

@@ -74,7 +74,7 @@ def test_a_frozen_generation_is_seen_while_it_cannot_be_published(
     from tiltyard.errors import StoreError
     from tiltyard.memwal import sstable
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise StoreError("no space left")
 
     path = tmp_path / "t"

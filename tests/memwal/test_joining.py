@@ -128,7 +128,7 @@ def test_who_waits_for_a_generation_is_told_whatever_keeps_it_from_being_publish
     writer = ShardWriter.open(dataset, SHARD)
     writer.put(rows([1], 1.0))
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise MemoryError("none left")
 
     with monkeypatch.context() as patched:

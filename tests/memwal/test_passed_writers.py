@@ -141,7 +141,7 @@ def test_a_generation_that_can_never_be_published_ends_the_writer(
     """It was tried for ever, and each try left a directory."""
     tries = []
 
-    def failing(*facts: Any) -> Any:
+    def failing(*facts: Any, **how: Any) -> Any:
         tries.append(1)
         raise StoreError("the disk has failed")
 

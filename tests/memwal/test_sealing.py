@@ -103,9 +103,9 @@ def test_whoever_was_passed_and_finds_its_directory_collected_is_fenced(
     real = sstable.write_sstable
     writer = written(dataset)
 
-    def passed(*arguments: Any) -> Any:
+    def passed(*arguments: Any, **how: Any) -> Any:
         monkeypatch.setattr(sstable, "write_sstable", real)
-        real(*arguments)
+        real(*arguments, **how)
         seal(lance.dataset(dataset.uri), SHARD)
         store, session = dataset._store, dataset._session
         assert collect_streams(store, session, grace=Grace(0, 0, 0)).directories

@@ -175,11 +175,11 @@ def test_a_generation_that_cannot_be_written_is_tried_again_under_another_name(t
 
     true, calls, broken = module.write_sstable, [], [True]
 
-    def failing(shard: Store, name: str, *rest: Any) -> SsTable:
+    def failing(shard: Store, name: str, *rest: Any, **how: Any) -> SsTable:
         calls.append(name)
         if broken:
             raise StoreError("no space")
-        return true(shard, name, *rest)
+        return true(shard, name, *rest, **how)
 
     module.write_sstable = failing
     try:

@@ -104,7 +104,7 @@ def test_puts_wait_while_too_much_is_not_published(tmp_path: Path, monkeypatch: 
             done.append(start)
         waiting.set()
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise StoreError("held back by a test")
 
     with monkeypatch.context() as patched:
@@ -249,3 +249,22 @@ def test_a_limit_that_is_none_is_refused(tmp_path: Path, limit: Any) -> None:
     dataset = streamed(tmp_path / "t")
     with pytest.raises(InvalidInput, match="max_uncompacted_generations"):
         dataset.mem_wal_writer(SHARD, max_uncompacted_generations=limit)
+
+
+def test_what_nobody_waits_for_leaves_a_processor_to_the_callers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, awaited = sstable.write_sstable, []
+
+    def watched(*facts: Any, **how: Any) -> Any:
+        awaited.append(how["awaited"])
+        return real(*facts, **how)
+
+    monkeypatch.setattr(sstable, "write_sstable", watched)
+    with ShardWriter.open(streamed(tmp_path / "t"), SHARD, max_memtable_rows=4) as writer:
+        writer.put(rows([1, 2, 3, 4]))
+        writer.put(rows([5]))
+        until(lambda: writer.oldest_frozen is None)
+        assert awaited == [False]
+        writer.flush()
+        assert awaited == [False, True]

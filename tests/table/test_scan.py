@@ -229,12 +229,11 @@ def test_columns_are_read_in_parallel_with_the_same_result(
     assert held.to_table(columns={"n": "id + 1", "s": "s"})["n"].to_pylist() == [i + 1 for i in LEFT]
 
 
-def test_a_stream_holds_a_bounded_number_of_windows(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The consumer stops after one batch: only the first window and the one read ahead were decoded."""
-    from tiltyard.table import plan
+def test_a_stream_holds_a_bounded_number_of_tasks(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The consumer stops after one batch: only the first task and the one read ahead were decoded."""
     from tiltyard.table.unit_reader import UnitReader
 
-    monkeypatch.setattr(plan, "UNIT_BYTES", 1)
+    monkeypatch.setattr(scan_module, "STREAM_BYTES", 1)
     monkeypatch.setattr(scan_module.runtime, "cores", lambda: 1)
     units = []
     original = UnitReader.read
@@ -242,7 +241,7 @@ def test_a_stream_holds_a_bounded_number_of_windows(path: str, monkeypatch: pyte
     stream = lance.dataset(path).to_batches(batch_size=2)
     assert next(stream).num_rows == 2
     stream.close()
-    assert len(units) <= 3
+    assert len(units) <= 2
 
 
 def test_a_missing_data_file_is_named_with_fragment_and_version(tmp_path: Path) -> None:

@@ -355,7 +355,7 @@ class _Creation:
 
         location = self.own
         try:
-            won = seen.mutate(claim, NewRow(row, True))
+            won = seen.mutate(claim, NewRow(row, True, refused=lambda row: False))
         except TiltyardError:
             raise
         except BaseException:

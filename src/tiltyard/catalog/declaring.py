@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tiltyard import runtime
 from tiltyard.catalog import moves
@@ -106,7 +106,7 @@ def declare_table(
     if by_name:
         _declare_by_name(seen, new)
     else:
-        seen.mutate(lambda draft: put_new(draft, id, new), NewRow(new, None))
+        seen.mutate(lambda draft: put_new(draft, id, new), NewRow(new, None, refused=refuse))
         # Peers drop a declared table together with its directory, which must be there for them.
         with suppress(StoreError, OutcomeUnknown):
             put_marker(catalog.store.at(place), RESERVED)
@@ -126,8 +126,13 @@ def put_new(draft: Draft, id: Id, row: Row) -> None:
     check_parents(draft.rows, id)
     now = draft.rows.find(row.object_id)
     if now is not None:
-        raise taken(now)
+        refuse(now)
     draft.put(row)
+
+
+def refuse(now: Row) -> NoReturn:
+    """Raise TableAlreadyExists for the row that the id of a new table has."""
+    raise taken(now)
 
 
 def _exists(catalog: Catalog, id: Id) -> TableAlreadyExists:

@@ -143,8 +143,8 @@ def _delete(store: Store, record: Dropped) -> None:
     end, marker = f"{record.location}/{_end(record)}", f"{record.location}/{DEREGISTERED}"
     versions = f"{record.location}/_versions/"
     found = [each.path for each in store.list(record.location) if each.path not in (end, marker)]
-    for path in sorted(found, key=lambda each: each.startswith(versions)):
-        store.delete(path)
+    store.delete_many([path for path in found if not path.startswith(versions)]).check()
+    store.delete_many([path for path in found if path.startswith(versions)]).check()
     for name in store.list_names(record.location):
         if name not in (DEREGISTERED, moves.PRIVATE):
             store.delete_tree(f"{record.location}/{name}")

@@ -116,6 +116,13 @@ def create_namespace(
     row = Row(object_id(id), NAMESPACE, metadata=properties_text(given))
     made = Namespace(id, given)
 
+    def refused(existing: Row) -> Namespace:
+        if existing.object_type != NAMESPACE:
+            raise _exists(id, f"a {existing.object_type}")
+        if how is CreateMode.CREATE:
+            raise _exists(id, "a namespace")
+        return Namespace(id, existing.properties)
+
     def change(draft: Draft) -> Namespace:
         check_parents(draft.rows, id)
         existing = draft.rows.find(row.object_id)
@@ -124,18 +131,16 @@ def create_namespace(
             _refuse_directory(catalog, draft.register, id)
             draft.put(row)
             return made
-        if existing.object_type != NAMESPACE:
-            raise _exists(id, f"a {existing.object_type}")
-        if how is CreateMode.CREATE:
-            raise _exists(id, "a namespace")
-        if how is CreateMode.EXIST_OK:
-            return Namespace(id, existing.properties)
+        if existing.object_type != NAMESPACE or how is not CreateMode.OVERWRITE:
+            return refused(existing)
         _clear(draft, id, catalog.settings.grace_seconds)
         draft.put(replace(existing, metadata=row.metadata))
         return made
 
     by_name = len(id) == 1 and catalog.settings.mode.lists_directories
-    return catalog.mutate(change, new=NewRow(row, made, root_location(id[0]) if by_name else ""))
+    place = root_location(id[0]) if by_name else ""
+    new = NewRow(row, made, place, refused=None if how is CreateMode.OVERWRITE else refused)
+    return catalog.mutate(change, new=new)
 
 
 def _root_again(catalog: Catalog, how: CreateMode) -> Namespace:

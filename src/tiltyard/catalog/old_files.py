@@ -61,7 +61,7 @@ def remove_old_files(store: Store, session: Session, register: Register) -> int:
             if each.mtime_ns < before_ns and _name(each.path) not in kept and _is_ours(each.path)
         ]
         old += [each.path for each in store.list(WAITING_DIR) if each.mtime_ns < before_ns]
-        removed = [path for path in old[:MAX_REMOVED] if store.delete(path)]
+        removed = store.delete_many(old[:MAX_REMOVED]).paths
     except (StoreError, CorruptFile, UnsupportedFeature):
         return 0
     return len(removed)

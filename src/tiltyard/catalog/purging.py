@@ -49,6 +49,9 @@ ORPHAN_SECONDS = 7 * 24 * 3_600.0
 LOOK_AGAIN_SECONDS = 10.0
 """How long files are deleted on the strength of one look at the record."""
 
+AT_ONCE = 1000
+"""Files that go between two looks at the clock."""
+
 _HASHED = re.compile(r"[0-9a-f]{8}_.+", re.ASCII | re.DOTALL)
 
 
@@ -184,12 +187,17 @@ class _Step:
         """Delete every file below a directory, a marker that hides it last; the directories stay."""
         looked_at = runtime.monotonic()
         marker = f"{location}/{DEREGISTERED}"
-        for each in sorted(store.list(location), key=lambda each: each.path == marker):
+        paths = [each.path for each in store.list(location)]
+        going = [path for path in paths if path != marker]
+        portions = [going[first : first + AT_ONCE] for first in range(0, len(going), AT_ONCE)]
+        if marker in paths:
+            portions.append([marker])
+        for some in portions:
             if runtime.monotonic() - looked_at > LOOK_AGAIN_SECONDS:
                 looked_at = runtime.monotonic()
                 if self.record.key not in self.catalog.register().metadata:
                     return  # another purge has finished, and the name may be somebody else's
-            store.delete(each.path)
+            store.delete_many(some).check()
 
 
 def removed_link(store: Store, directory: str) -> bool:

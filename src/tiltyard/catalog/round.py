@@ -324,7 +324,7 @@ class _Round:
         table = self.table
         self.answers, self.first_change = [], None
         fate = self._wait(turn, lost > 0)
-        if fate is Fate.DONE or (fate is Fate.NO and self._is_refused()):
+        if fate in (Fate.DONE, Fate.TAKEN) or (fate is Fate.NO and self._is_refused()):
             return True
         our_turn = fate is Fate.TURN or (fate is Fate.NO and self._queue_up(turn))
         if our_turn:  # a collection takes as long as ten turns, and everybody would wait for it
@@ -353,9 +353,10 @@ class _Round:
         if self.doubt is not None:
             draft.write_anew()
             self.first_change = 0
-        if draft.is_changed or self.served:
+        if draft.is_changed or self.served.uuids:
             self.served.put(draft, more=our_turn and not register.rows.duplicates())
-        if not (draft.is_changed or self.served):  # what is put for another may undo what we have done
+        # What is put for another may undo what we have done.
+        if not (draft.is_changed or self.served.uuids):
             return True
         moves.retire(draft, rolled)
         rewrite = Rewrite(table.store, table.session, table.publish, register, looked_at)
@@ -387,6 +388,8 @@ class _Round:
         fate = asked.wait(turn)
         if fate is Fate.DONE:
             self.answers = [new.answer]
+        elif fate is Fate.TAKEN:
+            self.answers = [_refusal(new, asked.found)]
         elif fate is Fate.DOUBT:
             self.doubt = asked
             asked.stop_waiting()
@@ -421,6 +424,16 @@ class _Round:
             if self.first_change is None and draft.steps > before:
                 self.first_change = len(self.answers) - 1
         return draft
+
+
+def _refusal(new: NewRow, found: Row | None) -> Any:
+    """What a caller is told whose id has a row in a version that another process made meanwhile."""
+    assert new.refused is not None
+    assert found is not None
+    try:
+        return new.refused(found)
+    except Exception as error:  # as when the change itself is run
+        return error
 
 
 def copied(error: TiltyardError) -> TiltyardError:

@@ -29,7 +29,7 @@ class Source:
         if not isinstance(data, pa.Schema):
             self._data = data
         else:
-            self._data = data.empty_table()
+            self._data = pa.Table.from_batches([], data)
         self._options = dict(options)
         self._is_stream = hasattr(self._data, "__next__") or hasattr(self._data, "read_next_batch")
         self._spent = False

@@ -524,6 +524,6 @@ def _delete(store: Store, record: Dropped) -> None:
         return
     note, versions = f"{directory}/{_note(record.trash)}", f"{directory}/_versions/"
     found = [each.path for each in store.list(directory) if each.path != note]
-    for path in sorted(found, key=lambda each: each.startswith(versions)):
-        store.delete(path)
+    store.delete_many([path for path in found if not path.startswith(versions)]).check()
+    store.delete_many([path for path in found if path.startswith(versions)]).check()
     store.delete_tree(directory)

@@ -6,7 +6,8 @@ requests (`tiltyard.members` of its transaction), and then answers each. The fil
 
     `<uuid>`             asked: whoever removes it decides, its author or who takes it over
     (none)               taken over
-    `<uuid>.answer`      `done` by a version that stands, or `no`: it was not done and will not be
+    `<uuid>.answer`      `done` by a version that stands, `no` (it was not done and will not be), or the row
+                         that has its id in a version that stands
     `<uuid>.withdrawn`   its author no longer waits for the answer
 
 Requests are neither durable nor needed: what decides is the version. Invariants, checked by
@@ -14,8 +15,8 @@ tests/catalog/test_waiting.py and the simulation (K2):
 
 1. A request is in at most one version. Who has taken it over puts it into the version after one that was the
    newest before it was taken or, at a later attempt, before it was found not to be withdrawn.
-2. `done` is said of a version that stands, as durable as the asker would have made it; only success is
-   answered for another: who is told `no` looks itself why.
+2. `done` is said of a version that stands, as durable as the asker would have made it, and so is what has
+   the id: that version came while its asker waited. Who is told `no` looks itself why.
 3. An asker without an answer withdraws, looks for its request in every version since, and ends the doubt with
    a version of its own: after that one nobody can put the request anywhere.
 """
@@ -24,6 +25,7 @@ from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -90,6 +92,8 @@ class NewRow:
     """What its caller is told once the row is there."""
     place: str = ""
     """A directory of the root that must not be there."""
+    refused: Callable[[Row], Any] | None = None
+    """What its caller is told, or by what it fails, where the id has this row; None: the register says."""
 
 
 class Fate(Enum):
@@ -100,6 +104,7 @@ class Fate(Enum):
     REFUSED = "we may not ask"
     DONE = "it was done"
     NO = "it was not done"
+    TAKEN = "its id has a row"
     DOUBT = "it was taken over, and there is no answer"
 
 
@@ -117,6 +122,8 @@ class Request:
         self._data = data
         self._uuid = str(runtime.uuid4())
         self._path = f"{WAITING_DIR}/{self._uuid}"
+        self.found: Row | None = None
+        """What has the id, where that was the answer."""
 
     def wait(self, turn: ExitStack) -> Fate:
         """Ask, and wait until it was done, or our turn has come, which `turn` holds then."""
@@ -166,11 +173,14 @@ class Request:
             said = self._store.read(path).to_pybytes()
         except ObjectNotFound:
             return None
-        if said not in (DONE, NO):
-            return None  # it is being written
+        fate = {DONE: Fate.DONE, NO: Fate.NO}.get(said, Fate.TAKEN)
+        if fate is Fate.TAKEN:
+            self.found = _decoded_row(said, self.new.row.object_id)
+            if self.found is None:
+                return None  # it is being written
         with suppress(StoreError):
             self._store.delete(path)
-        return Fate.DONE if said == DONE else Fate.NO
+        return fate
 
     def _withdraw(self) -> bool:
         """Whether nobody has taken it over, nor will."""
@@ -242,6 +252,7 @@ def _encoded(new: NewRow, durable: bool) -> bytes | None:
         "place": new.place,
         "durable": durable,
         "asked_at": runtime.monotonic(),
+        "shows": new.refused is not None,
     }
     try:
         data = json.dumps(facts, ensure_ascii=False).encode()
@@ -250,7 +261,7 @@ def _encoded(new: NewRow, durable: bool) -> bytes | None:
     return data if len(data) <= MAX_REQUEST_BYTES else None
 
 
-def _decoded(data: bytes, durable: bool) -> NewRow | None:
+def _decoded(data: bytes, durable: bool) -> _Taken | None:
     """The request that we can serve, from its file's content."""
     try:
         facts = json.loads(data)
@@ -266,13 +277,39 @@ def _decoded(data: bytes, durable: bool) -> NewRow | None:
         return None
     if facts.get("durable") is not False and not durable:
         return None
-    age = runtime.monotonic() - asked_at if isinstance(asked_at, float) else -1.0
+    now = runtime.monotonic()
+    age = now - asked_at if isinstance(asked_at, float) else -1.0
     if not 0.0 <= age <= MAX_AGE_SECONDS:
         return None
-    return NewRow(Row(id, kind, location, metadata), None, place)
+    return _Taken(NewRow(Row(id, kind, location, metadata), None, place), now, facts.get("shows") is True)
+
+
+def _encoded_row(row: Row) -> bytes:
+    """What is told of a row that has the id: as much of it as refusals need."""
+    facts = {"type": row.object_type, "location": row.location, "metadata": row.metadata}
+    return json.dumps(facts).encode()
+
+
+def _decoded_row(data: bytes, id: str) -> Row | None:
+    try:
+        facts = json.loads(data)
+        return Row(id, facts["type"], facts["location"], facts["metadata"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 # -- serving -------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Taken:
+    """A request that was taken over, when, and whether its author can be told what has the id."""
+
+    new: NewRow
+    at: float
+    shows: bool
+    found: Row | None = None
+    """What has the id in the version that is tried: the row is not put."""
 
 
 class Served:
@@ -280,29 +317,29 @@ class Served:
 
     def __init__(self, table: RegisterTable) -> None:
         self._table = table
-        self._taken: dict[str, tuple[NewRow, float]] = {}
-
-    def __len__(self) -> int:
-        return len(self._taken)
+        self._taken: dict[str, _Taken] = {}
 
     @property
     def uuids(self) -> list[str]:
-        """What the version that carries the rows has to name."""
-        return list(self._taken)
+        """The requests whose rows were put: what the version that carries them has to name."""
+        return [uuid for uuid, taken in self._taken.items() if taken.found is None]
 
     def put(self, draft: Draft, *, more: bool) -> None:
         """Put the rows into a draft of the version after one that was looked at before; those that cannot be
         put are given back. `more`: take over what is asked for by now.
         """
-        for uuid, (_, taken_at) in list(self._taken.items()):
-            if self._is_withdrawn(uuid, taken_at):
+        for uuid, taken in list(self._taken.items()):
+            if self._is_withdrawn(uuid, taken.at):
                 del self._taken[uuid]
         if more:
             self._take_over()
-        for uuid, (new, _) in list(self._taken.items()):
+        for uuid, taken in list(self._taken.items()):
             try:
-                draft.attempt(partial(_put, new, self._table.root))
+                taken.found = draft.attempt(partial(_put, taken.new, self._table.root))
+                is_plain = taken.found is None or taken.shows
             except TiltyardError:
+                is_plain = False
+            if not is_plain:
                 self._give(uuid, NO)
 
     def _is_withdrawn(self, uuid: str, taken_at: float) -> bool:
@@ -314,7 +351,7 @@ class Served:
             return True  # perhaps: its author does not wait longer than it must
 
     def _take_over(self) -> None:
-        store, now = self._table.store, runtime.monotonic()
+        store = self._table.store
         try:
             listed = [each for each in store.list_names(WAITING_DIR) if "." not in each]
         except StoreError:
@@ -324,20 +361,20 @@ class Served:
                 return
             path = f"{WAITING_DIR}/{uuid}"
             try:
-                new = _decoded(store.read(path).to_pybytes(), self._table.root.durable)
-                if new is not None and store.delete(path):
-                    self._taken[uuid] = new, now
+                taken = _decoded(store.read(path).to_pybytes(), self._table.root.durable)
+                if taken is not None and store.delete(path):
+                    self._taken[uuid] = taken
             except StoreError:
                 continue  # if it was removed, its author finds out that nobody has made it
 
     def done(self) -> None:
         """The version that names the requests stands."""
-        for uuid in self.uuids:
-            self._give(uuid, DONE)
+        for uuid, taken in list(self._taken.items()):
+            self._give(uuid, DONE if taken.found is None else _encoded_row(taken.found))
 
     def give_back(self) -> None:
         """No further version will be tried, and none stands."""
-        for uuid in self.uuids:
+        for uuid in list(self._taken):
             self._give(uuid, NO)
 
     def _give(self, uuid: str, answer: bytes) -> None:
@@ -346,12 +383,16 @@ class Served:
             self._table.store.write_hint(f"{WAITING_DIR}/{uuid}{ANSWER}", answer)
 
 
-def _put(new: NewRow, root: Store, draft: Draft) -> None:
-    """Put a row as its asker would. Raises TiltyardError where that is not plain."""
+def _put(new: NewRow, root: Store, draft: Draft) -> Row | None:
+    """Put a row as its asker would; the row that has its id, if any. Raises TiltyardError if not plain."""
     row = new.row
     id = tuple(row.object_id.split(SEPARATOR))
     check_parents(draft.rows, id)
+    found = draft.rows.find(row.object_id)
+    if found is not None:
+        return found
     check_new_id(id, row.object_type)
-    if draft.rows.all(row.object_id) or (new.place and is_directory(root, new.place)):
+    if new.place and is_directory(root, new.place):
         raise StoreError(f"{row.object_id!r} is not free")
     draft.put(row)
+    return None

@@ -1,6 +1,5 @@
-"""JSON columns as callers see them: text of Arrow's type `arrow.json`, where tables hold the binary form.
-
-What is inside of a struct or a list keeps its binary form.
+"""JSON columns as callers see them: text of Arrow's type `arrow.json`, where tables hold the binary form; at
+any depth, inside structs, lists and maps as well.
 """
 
 from __future__ import annotations
@@ -9,9 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+from pyarrow import types
 
 from tiltyard.format import jsonb
 from tiltyard.format.logical_types import JSON_NAMES
+from tiltyard.format.nested import mapped, parts, rebuilt
 from tiltyard.format.schema import Schema
 
 _NAME, _METADATA = b"ARROW:extension:name", b"ARROW:extension:metadata"
@@ -20,7 +21,7 @@ _NAMES = frozenset(name.encode() for name in JSON_NAMES)
 
 
 def has_json(schema: Schema) -> bool:
-    """Whether a table may give JSON columns: it has a field of that type, at the top or in a struct."""
+    """Whether a table may give JSON columns: it has a field of that type, at any depth."""
     pending = list(schema.fields)
     while pending:
         field = pending.pop()
@@ -32,19 +33,27 @@ def has_json(schema: Schema) -> bool:
 
 def is_json(field: Any) -> bool:
     """Whether an Arrow field holds JSON in its binary form."""
-    return pa.types.is_large_binary(field.type) and (field.metadata or {}).get(_NAME) in _NAMES
+    return types.is_large_binary(field.type) and (field.metadata or {}).get(_NAME) in _NAMES
+
+
+def _holds_json(field: Any) -> bool:
+    return is_json(field) or any(map(_holds_json, parts(field.type)))
 
 
 def shown_schema(schema: Any) -> Any:
     """A `pa.Schema` as callers see it."""
-    if not any(map(is_json, schema)):
+    if not any(map(_holds_json, schema)):
         return schema
-    return pa.schema([_shown_field(field) if is_json(field) else field for field in schema], schema.metadata)
+    return pa.schema([_shown_field(field) for field in schema], schema.metadata)
 
 
 def _shown_field(field: Any) -> Any:
-    kept = {key: value for key, value in field.metadata.items() if key not in (_NAME, _METADATA)}
-    return pa.field(field.name, _TYPE, field.nullable, kept or None)
+    if is_json(field):
+        kept = {key: value for key, value in field.metadata.items() if key not in (_NAME, _METADATA)}
+        return pa.field(field.name, _TYPE, field.nullable, kept or None)
+    if not _holds_json(field):
+        return field
+    return field.with_type(rebuilt(field.type, [_shown_field(each) for each in parts(field.type)]))
 
 
 def shown_table(table: Any) -> Any:
@@ -53,28 +62,30 @@ def shown_table(table: Any) -> Any:
     if schema is table.schema:
         return table
     columns = [
-        pa.chunked_array([_texts(chunk) for chunk in column.chunks], after.type)
-        if is_json(before)
-        else column
+        pa.chunked_array([_shown(chunk, before) for chunk in column.chunks], after.type)
         for column, before, after in zip(table.columns, table.schema, schema, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
+def shown_batch(batch: Any) -> Any:
+    """A `pa.RecordBatch` as callers see it; raises as `shown_table` does."""
+    schema = shown_schema(batch.schema)
+    if schema is batch.schema:
+        return batch
+    columns = [_shown(column, field) for column, field in zip(batch.columns, batch.schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
 def shown_batches(batches: Iterator[Any]) -> Iterator[Any]:
     """`pa.RecordBatch`es as callers see them; raises as `shown_table` does."""
-    for batch in batches:
-        schema = shown_schema(batch.schema)
-        if schema is batch.schema:
-            yield batch
-            continue
-        columns = [
-            _texts(column) if is_json(before) else column
-            for column, before in zip(batch.columns, batch.schema, strict=True)
-        ]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+    return map(shown_batch, batches)
 
 
-def _texts(array: Any) -> Any:
-    texts = [None if value is None else jsonb.text_of(value) for value in array.to_pylist()]
-    return pa.ExtensionArray.from_storage(_TYPE, pa.array(texts, pa.string()))
+def _shown(array: Any, field: Any) -> Any:
+    if is_json(field):
+        texts = [None if value is None else jsonb.text_of(value) for value in array.to_pylist()]
+        return pa.ExtensionArray.from_storage(_TYPE, pa.array(texts, pa.string()))
+    if not _holds_json(field):
+        return array
+    return mapped(array, _shown_field(field).type, lambda part, at: _shown(part, parts(field.type)[at]))

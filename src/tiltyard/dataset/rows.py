@@ -17,6 +17,7 @@ from pyarrow import types
 
 from tiltyard.dataset import arguments
 from tiltyard.errors import InvalidInput, SchemaMismatch, nearest
+from tiltyard.format.nested import parts, rebuilt
 
 JSON_NAMES = (b"arrow.json", b"lance.json")
 MAX_NAMES_SHOWN = 8
@@ -110,7 +111,7 @@ def _shown(value: Any) -> str:
 
 def _table(columns: Mapping[str, Any], rows: int, guide: Any) -> Any:
     if not columns:
-        names = None if guide is None else guide.empty_table()
+        names = None if guide is None else pa.Table.from_batches([], guide)
         if rows and names is not None:
             return pa.table([pa.nulls(rows, each.type) for each in guide], schema=guide)
         return pa.table({}) if names is None else names
@@ -146,9 +147,7 @@ def _column(name: str, values: Any, guide: Any) -> Any:
 
 
 def _guided(name: str, values: Any, field: Any) -> Any:
-    wanted = field.type
-    if isinstance(wanted, pa.BaseExtensionType):
-        wanted = wanted.storage_type
+    wanted = _written_type(field)
     if types.is_timestamp(wanted):
         values = _times(name, values, wanted)
     try:
@@ -187,8 +186,20 @@ def _times(name: str, values: Any, wanted: Any) -> Any:
     return [datetime.combine(value, time()) if type(value) is date else value for value in values]
 
 
+def _written_type(field: Any) -> Any:
+    """The type that Python values of the field have: JSON is text, which the table layer converts."""
+    kind = field.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind.storage_type
+    made = [
+        each.with_type(pa.string() if _holds_json(each) else _written_type(each)).remove_metadata()
+        for each in parts(kind)
+    ]
+    return rebuilt(kind, made) if made else kind
+
+
 def _holds_json(field: Any) -> bool:
-    """Whether text in the field has a binary form that is not made here; the table layer says so then."""
+    """Whether text in the field has a binary form, which is not made here."""
     return (field.metadata or {}).get(b"ARROW:extension:name") in JSON_NAMES
 
 

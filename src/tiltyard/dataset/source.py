@@ -19,6 +19,7 @@ from tiltyard.dataset import arguments
 from tiltyard.dataset.merge_source import is_held
 from tiltyard.dataset.rows import looks_like_columns, refuse_unknown, table_of_columns, table_of_rows
 from tiltyard.errors import InvalidInput, SchemaMismatch
+from tiltyard.format.nested import mapped, parts
 
 ROWS_AT_ONCE = 1 << 16
 """Rows of an iterator of dicts that become one batch; the first ones settle the types where no schema does.
@@ -275,14 +276,30 @@ def _column(batch: Any, field: Any) -> Any:
     column = batch.column(at)
     if column.type.equals(field.type):
         return column
-    if isinstance(column, pa.ExtensionArray):
-        column = column.storage
     try:
-        if isinstance(field.type, pa.BaseExtensionType):
-            return pa.ExtensionArray.from_storage(field.type, column.cast(field.type.storage_type))
-        return column.cast(field.type)
+        return _as_type(column, field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaMismatch(
             f"column {field.name!r} does not fit the schema given: cannot bring {column.type} to "
             f"{field.type}: {error}"
         ) from error
+
+
+def _as_type(array: Any, wanted: Any) -> Any:
+    """The array cast to a type, which Arrow does not do by itself where that has extension types inside."""
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if isinstance(wanted, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(wanted, array.cast(wanted.storage_type))
+    ours, theirs = parts(array.type), parts(wanted)
+    if array.type.id != wanted.id or len(ours) != len(theirs) or not _has_extension([*ours, *theirs]):
+        return array.cast(wanted)
+    if pa.types.is_struct(wanted) and [each.name for each in ours] != [each.name for each in theirs]:
+        return array.cast(wanted)
+    return mapped(array, wanted, lambda values, at: _as_type(values, theirs[at].type))
+
+
+def _has_extension(fields: list[Any]) -> bool:
+    return any(
+        isinstance(each.type, pa.BaseExtensionType) or _has_extension(parts(each.type)) for each in fields
+    )

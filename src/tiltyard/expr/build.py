@@ -6,9 +6,8 @@ the rules hold for both. `Mismatch` carries no place; the reader adds it.
 
 from __future__ import annotations
 
-import decimal
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from tiltyard.expr import functions, intervals
 from tiltyard.expr.arrays import dtype_of, plain, plain_type
 from tiltyard.expr.arrow_names import arrow_name, arrow_type
 from tiltyard.expr.coerce import Kind, Mismatch, exact, kind_of, read_text
+from tiltyard.expr.decimal_literals import decimal_literal, least_decimal, written_decimal
 from tiltyard.expr.eval import cast_array, operand, scalar_of
 from tiltyard.expr.lists import LIST_FUNCTIONS, list_function
 from tiltyard.expr.nested import nested_test
@@ -52,7 +52,6 @@ comparisons."""
 
 UNKNOWN = Literal(None, BOOL)
 ONE_ROW = pa.RecordBatch.from_arrays([pa.nulls(1)], [""])
-_EXACT = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_UP)
 
 
 def height_over(*nodes: Node) -> int:
@@ -97,7 +96,10 @@ def number(text: str) -> Literal:
     """A number as written: whole numbers in the smallest of int64, uint64 and decimal, others as float64 that
     remembers its exact `Decimal`."""
     if not text.isdecimal():
-        return Literal(Decimal(text), pa.float64())
+        try:
+            return Literal(Decimal(text), pa.float64())
+        except InvalidOperation as error:
+            raise Mismatch("a number with an exponent of more than 18 digits") from error
     whole = int(text) if len(text) <= 76 else None
     if whole is None:
         raise Mismatch("a whole number of more than 76 digits")
@@ -314,7 +316,7 @@ def cast(item: Node, target: pa.DataType, lenient: bool = False) -> Node:
         if item.value is None:
             return Literal(None, target)
         if isinstance(item.value, Decimal | int) and kind_of(target) is Kind.DECIMAL and item.type != BOOL:
-            return _decimal_literal(Decimal(item.value), target, lenient)
+            return decimal_literal(Decimal(item.value), target, lenient)
         if isinstance(item.value, Decimal) and target == pa.float64():
             return Literal(float(item.value), target)
     node = Cast(item, target, lenient, height=height_over(item))
@@ -330,18 +332,6 @@ def cast(item: Node, target: pa.DataType, lenient: bool = False) -> Node:
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError, InvalidExpression) as error:
         raise Mismatch(f"there is no cast from {item.type} to {target}") from error
     return node
-
-
-def _decimal_literal(value: Decimal, target: pa.DataType, lenient: bool) -> Literal:
-    if value and value.adjusted() - 1 > target.precision:
-        rounded = value
-    else:
-        rounded = _EXACT.quantize(value, Decimal((0, (1,), -target.scale)))
-    if rounded and rounded.adjusted() + 1 + target.scale > target.precision:
-        if lenient:
-            return Literal(None, target)
-        raise Mismatch(f"{value} does not fit {target}")
-    return Literal(rounded, target)
 
 
 def literal_as(literal: Literal, target: pa.DataType) -> Literal | None:
@@ -410,12 +400,7 @@ def _number_beside(literal: Node, other: Node) -> Node:
         return literal
     fitted = literal_as(literal, plain_type(other.type))
     if fitted is None and isinstance(literal.value, Decimal) and kind_of(other.type) is Kind.DECIMAL:
-        digits = literal.value.as_tuple()
-        assert isinstance(digits.exponent, int)
-        scale = max(0, -digits.exponent)
-        precision = max(len(digits.digits), scale) + max(0, digits.exponent)
-        if precision <= 38:
-            return _decimal_literal(literal.value, pa.decimal128(precision, scale), False)
+        fitted = written_decimal(literal.value)
     return literal if fitted is None else fitted
 
 
@@ -424,12 +409,23 @@ def arithmetic(op: str, left: Node, right: Node) -> Node:
     found = _with_interval(op, left, right)
     if found is not None:
         return found
-    left, right = _number_beside(left, right), _number_beside(right, left)
-    if NULL in (left.type, right.type):
-        known = right.type if left.type == NULL else left.type
-        left, right = cast(left, known), cast(right, known)
-    run = functions.arithmetic(op, plain_type(left.type), plain_type(right.type))
-    return function_of(op, (left, right), run)
+    sides = (_number_beside(left, right), _number_beside(right, left))
+    if NULL in (sides[0].type, sides[1].type):
+        known = sides[1].type if sides[0].type == NULL else sides[0].type
+        sides = (cast(sides[0], known), cast(sides[1], known))
+    try:
+        return _computed(op, *sides)
+    except Mismatch:
+        least = (least_decimal(left, sides[0]), least_decimal(right, sides[1]))
+        if least == sides:
+            raise
+        return _computed(op, *least)
+
+
+def _computed(op: str, left: Node, right: Node) -> Node:
+    return function_of(
+        op, (left, right), functions.arithmetic(op, plain_type(left.type), plain_type(right.type))
+    )
 
 
 def _with_interval(op: str, left: Node, right: Node) -> Node | None:
@@ -467,8 +463,10 @@ def negate(item: Node) -> Node:
         if isinstance(item.value, int):
             return whole_number(-item.value)
         if item.value or not pa.types.is_floating(item.type):
-            return Literal(-item.value, item.type)
+            return Literal(item.value.copy_negate(), item.type)  # `-` rounds to 28 digits
         return Literal(-0.0, item.type)
+    if item.type == NULL:
+        return item
     return function_of("neg", (item,), functions.negation(plain_type(item.type)))
 
 

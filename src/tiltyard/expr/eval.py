@@ -9,7 +9,7 @@ needs it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -50,12 +50,18 @@ def mask(expr: Expr, batch: pa.RecordBatch) -> np.ndarray:
     cannot be computed (overflow, division by zero, a cast that does not fit) or the expression is not
     boolean.
     """
-    return truth_at(expr.node, batch).true
+    try:
+        return truth_at(expr.node, batch).true
+    except InvalidExpression:
+        return truth_at(expr.node, batch, careful=True).true
 
 
 def evaluate(expr: Expr, batch: pa.RecordBatch) -> pa.Array:
     """The value of an expression for each row, an array of `expr.type`; raises as `mask` does."""
-    found = operand(expr.node, batch)
+    try:
+        found = operand(expr.node, batch)
+    except InvalidExpression:
+        found = operand(expr.node, batch, careful=True)
     if isinstance(found, pa.Scalar):
         return pa.repeat(found, batch.num_rows)
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
@@ -91,12 +97,17 @@ _ZONE = r"(Z|[+-]\d\d:\d\d)?"
 # -- predicates ---------------------------------------------------------------------------------------
 
 
-def truth_at(node: Node, batch: pa.RecordBatch) -> Truth:
-    """Evaluate a boolean node."""
+def truth_at(node: Node, batch: pa.RecordBatch, careful: bool = False) -> Truth:
+    """Evaluate a boolean node.
+
+    Everything is computed for all rows, which is fast; where that fails, once more and `careful`: what stands
+    in a branch of CASE, and behind AND and OR, only for the rows that come to it, so that conditions guard
+    divisions and casts.
+    """
     predicate = _PREDICATES.get(type(node))
     if predicate is not None:
-        return predicate(node, batch)
-    found = operand(node, batch)
+        return predicate(node, batch, careful)
+    found = operand(node, batch, careful)
     if isinstance(found, pa.Scalar):
         answer = found.as_py()
         rows = batch.num_rows
@@ -106,26 +117,28 @@ def truth_at(node: Node, batch: pa.RecordBatch) -> Truth:
     return truth_of(found)
 
 
-def _array(node: Node, batch: pa.RecordBatch) -> pa.Array:
-    found = operand(node, batch)
+def _array(node: Node, batch: pa.RecordBatch, careful: bool) -> pa.Array:
+    found = operand(node, batch, careful)
     if isinstance(found, pa.Scalar):
         return pa.repeat(found, batch.num_rows)
     return found
 
 
-def _compare(node: Compare, batch: pa.RecordBatch) -> Truth:
-    left = _array(node.left, batch)
+def _compare(node: Compare, batch: pa.RecordBatch, careful: bool) -> Truth:
+    left = _array(node.left, batch, careful)
     if node.test is not None:
         return truth(node.test(left), valid_of(left))
     assert node.pair is not None
-    right = _array(node.right, batch)
+    right = _array(node.right, batch, careful)
     valid, other = valid_of(left), valid_of(right)
     if valid is not None and other is not None:
         valid = valid & other
     return truth(node.pair(left, right), other if valid is None else valid)
 
 
-def _and(node: And, batch: pa.RecordBatch) -> Truth:
+def _and(node: And, batch: pa.RecordBatch, careful: bool) -> Truth:
+    if careful:
+        return _in_turn(node.items, batch, False)
     found = [truth_at(item, batch) for item in node.items]
     true = found[0].true.copy()
     for one in found[1:]:
@@ -138,7 +151,9 @@ def _and(node: And, batch: pa.RecordBatch) -> Truth:
     return Truth(true, false)
 
 
-def _or(node: Or, batch: pa.RecordBatch) -> Truth:
+def _or(node: Or, batch: pa.RecordBatch, careful: bool) -> Truth:
+    if careful:
+        return _in_turn(node.items, batch, True)
     first, *others = node.items
     found = truth_at(first, batch)
     true, false = found.true.copy(), found.false
@@ -151,12 +166,26 @@ def _or(node: Or, batch: pa.RecordBatch) -> Truth:
     return Truth(true, false)
 
 
-def _not(node: Not, batch: pa.RecordBatch) -> Truth:
-    return truth_at(node.item, batch).negated()
+def _in_turn(items: Sequence[Node], batch: pa.RecordBatch, decisive: bool) -> Truth:
+    """AND (decided by what is false) and OR (by what is true): each item for the rows not decided before."""
+    answers = {True: np.zeros(batch.num_rows, np.bool_), False: np.zeros(batch.num_rows, np.bool_)}
+    unknown = np.zeros(batch.num_rows, np.bool_)
+    for item in items:
+        left = np.flatnonzero(~answers[decisive])
+        found = truth_at(item, batch.take(pa.array(left)), careful=True)
+        false = ~found.true if found.false is None else found.false
+        answers[decisive][left[found.true if decisive else false]] = True
+        unknown[left[~(found.true | false)]] = True
+    answers[not decisive] = ~(answers[decisive] | unknown)
+    return Truth(answers[True], answers[False])
 
 
-def _in(node: In, batch: pa.RecordBatch) -> Truth:
-    array = _array(node.item, batch)
+def _not(node: Not, batch: pa.RecordBatch, careful: bool) -> Truth:
+    return truth_at(node.item, batch, careful).negated()
+
+
+def _in(node: In, batch: pa.RecordBatch, careful: bool) -> Truth:
+    array = _array(node.item, batch, careful)
     valid = valid_of(array)
     assert node.test is not None
     found = truth(node.test(array), valid)
@@ -165,32 +194,32 @@ def _in(node: In, batch: pa.RecordBatch) -> Truth:
     return found
 
 
-def _is_null(node: IsNull, batch: pa.RecordBatch) -> Truth:
+def _is_null(node: IsNull, batch: pa.RecordBatch, careful: bool) -> Truth:
     if node.item.type == pa.bool_():
-        known = truth_at(node.item, batch).known
+        known = truth_at(node.item, batch, careful).known
         return Truth(np.zeros(batch.num_rows, np.bool_) if known is None else ~known, None)
-    found = operand(node.item, batch)
+    found = operand(node.item, batch, careful)
     if isinstance(found, pa.Scalar):
         return Truth(np.full(batch.num_rows, not found.is_valid), None)
     valid = valid_of(found)
     return Truth(np.zeros(len(found), np.bool_) if valid is None else ~valid, None)
 
 
-def _is_truth(node: IsTruth, batch: pa.RecordBatch) -> Truth:
-    found = truth_at(node.item, batch)
+def _is_truth(node: IsTruth, batch: pa.RecordBatch, careful: bool) -> Truth:
+    found = truth_at(node.item, batch, careful)
     if node.value:
         return Truth(found.true, None)
     return Truth(~found.true if found.false is None else found.false, None)
 
 
-def _like(node: Like, batch: pa.RecordBatch) -> Truth:
+def _like(node: Like, batch: pa.RecordBatch, careful: bool) -> Truth:
     import pyarrow.compute as pc
 
-    array = plain(_array(node.item, batch))
+    array = plain(_array(node.item, batch, careful))
     return truth_of(pc.match_like(array, node.pattern, ignore_case=node.ignore_case))
 
 
-_PREDICATES: dict[type, Callable[[Any, pa.RecordBatch], Truth]] = {
+_PREDICATES: dict[type, Callable[[Any, pa.RecordBatch, bool], Truth]] = {
     Compare: _compare,
     And: _and,
     Or: _or,
@@ -205,14 +234,14 @@ _PREDICATES: dict[type, Callable[[Any, pa.RecordBatch], Truth]] = {
 # -- values -------------------------------------------------------------------------------------------
 
 
-def operand(node: Node, batch: pa.RecordBatch) -> Any:
+def operand(node: Node, batch: pa.RecordBatch, careful: bool = False) -> Any:
     """Evaluate any node: a `pa.Array` of the batch's rows or, for a constant, a `pa.Scalar`."""
     if isinstance(node, Column):
         return column_of(batch, node.path)
     if isinstance(node, Literal):
         return scalar_of(node)
     if isinstance(node, Function):
-        args = [operand(item, batch) for item in node.args]
+        args = [operand(item, batch, careful) for item in node.args]
         try:
             return node.run(
                 [plain(arg) if isinstance(arg, pa.Array) else arg for arg in args], batch.num_rows
@@ -220,10 +249,10 @@ def operand(node: Node, batch: pa.RecordBatch) -> Any:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:
             raise _failed(node, error) from error
     if isinstance(node, Cast):
-        return _cast(node, batch)
+        return _cast(node, batch, careful)
     if isinstance(node, Case):
-        return _case(node, batch)
-    return boolean_array(truth_at(node, batch))
+        return _case_by_rows(node, batch) if careful else _case(node, batch)
+    return boolean_array(truth_at(node, batch, careful))
 
 
 def _failed(node: Node, error: Exception) -> InvalidExpression:
@@ -232,8 +261,8 @@ def _failed(node: Node, error: Exception) -> InvalidExpression:
     return InvalidExpression(f"{sql_of(node)} cannot be computed: {error}")
 
 
-def _cast(node: Cast, batch: pa.RecordBatch) -> Any:
-    found = operand(node.item, batch)
+def _cast(node: Cast, batch: pa.RecordBatch, careful: bool) -> Any:
+    found = operand(node.item, batch, careful)
     if isinstance(found, pa.Scalar):
         array = cast_array(pa.repeat(found, 1), node)
         return array[0]
@@ -374,6 +403,26 @@ def _cast_leniently(array: pa.Array, target: pa.DataType, run: Callable[[pa.Arra
     half = len(array) // 2
     parts = [_cast_leniently(part, target, run) for part in (array[:half], array[half:])]
     return pa.concat_arrays(parts)
+
+
+def _case_by_rows(node: Case, batch: pa.RecordBatch) -> pa.Array:
+    """CASE, each condition and each value for the rows that come to it."""
+    left = np.arange(batch.num_rows)
+    places: list[np.ndarray] = []
+    parts: list[pa.Array] = []
+
+    def choose(rows: np.ndarray, value: Node) -> None:
+        found = plain(_array(value, batch.take(pa.array(rows)), True))
+        places.append(rows)
+        parts.append(found if found.type == node.type else found.cast(node.type))
+
+    for condition, value in node.whens:
+        chosen = truth_at(condition, batch.take(pa.array(left)), careful=True).true
+        choose(left[chosen], value)
+        left = left[~chosen]
+    choose(left, node.otherwise)
+    order = np.argsort(np.concatenate(places))
+    return pa.concat_arrays(parts).take(pa.array(order))
 
 
 def _case(node: Case, batch: pa.RecordBatch) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tiltyard.expr import json_functions, moments, numeric, strings
+from tiltyard.expr import json_functions, moments, numeric, regex_functions, strings
 from tiltyard.expr.coerce import Kind, Mismatch, kind_of
 from tiltyard.expr.list_values import LIST_ALIASES
 from tiltyard.expr.signatures import (
@@ -88,11 +88,15 @@ def arithmetic(op: str, left: pa.DataType, right: pa.DataType) -> Run:
     if op in _SHIFTS and set(kinds) != {Kind.INT}:
         raise Mismatch(f"{left} {op} {right} is not defined: bits of whole numbers are shifted")
     is_float = common is not None and pa.types.is_floating(common)
+    wide = _wide_decimals(op, left, right) if is_decimal else None
 
     def run(args: Sequence[Any], rows: int) -> Any:
         import pyarrow.compute as pc
 
-        a, b = args if common is None else (arg.cast(common) for arg in args)
+        # a whole number of more than 53 bits is rounded to a float
+        a, b = args if common is None else (arg.cast(common, safe=not is_float) for arg in args)
+        if wide is not None:
+            a, b = (arg.cast(arrow) for arg, arrow in zip((a, b), wide, strict=True))
         if op in _CHECKED:
             return getattr(pc, _CHECKED[op])(a, b)
         if op in _SHIFTS:
@@ -109,6 +113,23 @@ def arithmetic(op: str, left: pa.DataType, right: pa.DataType) -> Run:
         return pc.subtract(a, pc.multiply(pc.divide_checked(a, b), b))
 
     return run
+
+
+def _wide_decimals(op: str, left: pa.DataType, right: pa.DataType) -> list[pa.DataType] | None:
+    """The types of 256 bits in which two decimals are computed whose result does not fit 128; else None."""
+    import pyarrow.compute as pc
+
+    kernel = _CHECKED.get(op) or ("divide_checked" if op == "/" else None)
+    if kernel is None:
+        return None
+    try:
+        getattr(pc, kernel)(pa.nulls(1, left), pa.nulls(1, right))
+    except pa.ArrowInvalid:
+        return [
+            pa.decimal256(side.precision, side.scale) if pa.types.is_decimal(side) else pa.decimal256(20, 0)
+            for side in (left, right)
+        ]
+    return None
 
 
 _WIDE = decimal.Context(prec=160)
@@ -243,19 +264,20 @@ def _joined(null_handling: str) -> Run:
     return run
 
 
-def _round(kernel: str, **options: Any) -> Run:
+def _round(args: Sequence[Any], rows: int) -> Any:
+    side, digits = args[0], args[1].as_py() if len(args) > 1 else 0
+    if digits is None:
+        return pa.nulls(rows, side.type)
+    if pa.types.is_integer(side.type) and len(args) == 1:
+        return side
+    return numeric.rounded(side, digits, "half_towards_infinity")
+
+
+def _whole_floor(kernel: str) -> Run:
     def run(args: Sequence[Any], rows: int) -> Any:
         import pyarrow.compute as pc
 
-        side = args[0]
-        if pa.types.is_integer(side.type) and len(args) == 1:
-            return side
-        more = dict(options)
-        if len(args) > 1 and args[1].as_py() is None:
-            return pa.nulls(rows, side.type)
-        if len(args) > 1:
-            more["ndigits"] = args[1].as_py()
-        return getattr(pc, kernel)(side, **more)
+        return args[0] if pa.types.is_integer(args[0].type) else getattr(pc, kernel)(args[0])
 
     return run
 
@@ -270,9 +292,9 @@ _SECOND = frozenset({1})
 
 SIGNATURES: dict[str, Signature] = {
     "abs": one(NUMBER, on("abs_checked")),
-    "ceil": one(NUMBER, _round("ceil")),
-    "floor": one(NUMBER, _round("floor")),
-    "round": Signature((NUMBER, WHOLE), 1, 2, _round("round", round_mode="half_towards_infinity"), _SECOND),
+    "ceil": one(NUMBER, _whole_floor("ceil")),
+    "floor": one(NUMBER, _whole_floor("floor")),
+    "round": Signature((NUMBER, WHOLE), 1, 2, _round, _SECOND),
     "isnan": one(NUMBER, _is_nan),
     "lower": one(TEXT, on("utf8_lower")),
     "upper": one(TEXT, on("utf8_upper")),
@@ -289,6 +311,7 @@ SIGNATURES: dict[str, Signature] = {
     "ends_with": Signature((TEXT,), 2, 2, _pattern("ends_with")),
     "contains": Signature((TEXT,), 2, 2, _pattern("match_substring")),
     **numeric.SIGNATURES,
+    **regex_functions.SIGNATURES,
     **strings.SIGNATURES,
     **moments.SIGNATURES,
     **json_functions.SIGNATURES,

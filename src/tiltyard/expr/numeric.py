@@ -44,15 +44,34 @@ def _power(args: Sequence[Any], rows: int) -> Any:
     return _real(np.power)(args, rows)
 
 
-def _trunc(args: Sequence[Any], rows: int) -> Any:
+MOST_DIGITS = 100
+"""No whole number and no decimal differs in digits further from its point; kernels count them one by one."""
+
+_FLOAT_DIGITS = {16: 4, 32: 37, 64: 300}
+"""Powers of ten that a float of so many bits still has; the kernel multiplies by them."""
+
+
+def rounded(side: Any, digits: int, mode: str) -> Any:
+    """Rounded to digits behind the point, or before it where they are negative."""
     import pyarrow.compute as pc
 
+    most = _FLOAT_DIGITS[side.type.bit_width] if pa.types.is_floating(side.type) else MOST_DIGITS
+    if digits < 1 or not pa.types.is_floating(side.type):
+        return pc.round(side, ndigits=max(-most - 1, min(most, digits)), round_mode=mode)
+    if digits > most:
+        return side
+    # a float without bits behind that digit stays what it is: multiplied it would be too great
+    whole = pc.greater_equal(pc.abs(side), pa.scalar(2.0**53 * 10.0**-digits))
+    return pc.if_else(whole, side, pc.round(pc.if_else(whole, 0, side), ndigits=digits, round_mode=mode))
+
+
+def _trunc(args: Sequence[Any], rows: int) -> Any:
     if pa.types.is_integer(args[0].type):
         return args[0]
     digits = args[1].as_py() if len(args) > 1 else 0
     if digits is None:
         return pa.nulls(rows, args[0].type)
-    return pc.round(args[0], ndigits=digits, round_mode="towards_zero")
+    return rounded(args[0], digits, "towards_zero")
 
 
 def _signum(args: Sequence[Any], rows: int) -> Any:
@@ -65,7 +84,7 @@ def _nanvl(args: Sequence[Any], rows: int) -> Any:
     import pyarrow.compute as pc
 
     wide = pa.float32() if all(pa.types.is_float32(arg.type) for arg in args) else pa.float64()
-    first, second = (array_of(arg, rows).cast(wide) for arg in args)
+    first, second = (array_of(arg, rows).cast(wide, safe=False) for arg in args)
     return pc.if_else(pc.is_nan(first), second, first)
 
 
@@ -79,6 +98,16 @@ def _factorial(number: int) -> int:
     if not 0 <= number <= 20:
         raise ValueError(f"the factorial of {number} is no 64-bit number: 0 to 20 have one")
     return math.factorial(number)
+
+
+def _whole(of: Callable[..., int]) -> Callable[..., int]:
+    def run(*numbers: int) -> int:
+        found = of(*numbers)
+        if found >= 2**63:
+            raise ValueError(f"{found} is no 64-bit number")
+        return found
+
+    return run
 
 
 def _random(args: Sequence[Any], rows: int) -> Any:
@@ -138,8 +167,8 @@ SIGNATURES: dict[str, Signature] = {
     "random": Signature((NUMBER,), 0, 0, _random),
     "uuid": Signature((NUMBER,), 0, 0, _uuid),
     "factorial": one(WHOLE, by_value(_factorial, pa.int64())),
-    "gcd": Signature((WHOLE,), 2, 2, by_value(math.gcd, pa.int64())),
-    "lcm": Signature((WHOLE,), 2, 2, by_value(math.lcm, pa.int64())),
+    "gcd": Signature((WHOLE,), 2, 2, by_value(_whole(math.gcd), pa.int64())),
+    "lcm": Signature((WHOLE,), 2, 2, by_value(_whole(math.lcm), pa.int64())),
 }
 """`random()` and `uuid()` are drawn anew for every row of every evaluation."""
 

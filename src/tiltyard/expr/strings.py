@@ -1,7 +1,6 @@
-"""Functions of texts: parts, padding, search, regular expressions, digests.
+"""Functions of texts: parts, padding, search, digests.
 
-Positions count characters from 1. Regular expressions are those of RE2, but for `regexp_instr`, which has
-Python's. What Arrow has no kernel for is computed once for each distinct text.
+Positions count characters from 1. What Arrow has no kernel for is computed once for each distinct text.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from tiltyard.expr.signatures import (
     WHOLE,
     Signature,
     array_of,
-    by_pattern,
     by_value,
     one,
     texts,
@@ -114,13 +112,34 @@ def _find_in_set(text: str, among: str) -> int:
     return parts.index(text) + 1 if text in parts else 0
 
 
+_MOST_PAIRS = 100_000_000
+"""Characters times characters that `levenshtein` compares for one row: about a second."""
+_FEW_PAIRS = 1000
+"""Below that plain Python is faster than arrays."""
+
+
 def _levenshtein(one_text: str, other: str) -> int:
-    row = list(range(len(other) + 1))
-    for i, a in enumerate(one_text, 1):
-        above, row[0] = row[0], i
-        for j, b in enumerate(other, 1):
-            above, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, above + (a != b))
-    return row[-1]
+    """Row by row of the usual table. What comes from the left costs one a step, so that the least of a row is
+    a running minimum of (cost - place)."""
+    short, long = sorted((one_text, other), key=len)
+    if len(short) * len(long) > _MOST_PAIRS:
+        raise ValueError(
+            f"texts of {len(short):,} and {len(long):,} characters; their product may be {_MOST_PAIRS:,}"
+        )
+    if len(short) * len(long) < _FEW_PAIRS:
+        line = list(range(len(long) + 1))
+        for i, a in enumerate(short, 1):
+            above, line[0] = line[0], i
+            for j, b in enumerate(long, 1):
+                above, line[j] = line[j], min(line[j] + 1, line[j - 1] + 1, above + (a != b))
+        return line[-1]
+    codes = np.array([ord(each) for each in long], np.int64)
+    places = np.arange(len(long) + 1)
+    row = places.copy()
+    for i, code in enumerate(map(ord, short), 1):
+        best = np.minimum(row[1:] + 1, row[:-1] + (codes != code))
+        row = np.minimum.accumulate(np.concatenate(([i], best)) - places) + places
+    return int(row[-1])
 
 
 _TOKEN = re.compile(r"[^\W_]+")
@@ -178,150 +197,6 @@ def _digest(value: str | bytes, algorithm: str) -> bytes:
 
 def _hashed(name: str) -> Callable[[str | bytes], bytes]:
     return lambda value: _digest(value, name)
-
-
-# -- regular expressions ------------------------------------------------------------------------------------
-
-_FLAGS = frozenset("gimsx")
-_CLASS = r"\[\^?\]?(?:\\.|[^\]\\])*\]"
-_PIECE = re.compile(rf"\\.|{_CLASS}|\((?!\?)|\(\?P?<(?![=!])\w+>|\(\?|.", re.DOTALL)
-_OPENS = re.compile(r"\(\?P?<\w+>")
-_REFERENCE = re.compile(r"\\(\d)|\$(?:(\w+)|\{(\w+)\})|\\")
-
-
-def _flagged(pattern: str, flags: str) -> str:
-    unknown = set(flags) - _FLAGS
-    if unknown:
-        raise pa.ArrowInvalid(f"{sorted(unknown)[0]!r} is no flag of a regular expression: i, m, s, x, g are")
-    if "x" in flags:
-        raise pa.ArrowInvalid("the flag x (free spacing) is not part of these regular expressions")
-    kept = "".join(sorted(set(flags) - {"g"}))
-    return f"(?{kept}){pattern}" if kept else pattern
-
-
-def _flags_of(args: Sequence[Any], at: int) -> str | None:
-    return "" if len(args) <= at else args[at].as_py()
-
-
-def _like_regex(args: Sequence[Any], rows: int) -> Any:
-    import pyarrow.compute as pc
-
-    flags = _flags_of(args, 2)
-    if flags is None:
-        return pa.nulls(rows, pa.bool_())
-    return by_pattern(
-        lambda column, pattern: pc.match_substring_regex(column, _flagged(pattern, flags)), pa.bool_()
-    )(args, rows)
-
-
-def _replacement(text: str, pattern: str) -> str:
-    r"""A replacement with references as `$1`, `${1}`, `$name` or `\1` in the form that RE2 takes."""
-    groups = [
-        match.group()
-        for match in _PIECE.finditer(pattern)
-        if match.group() == "(" or _OPENS.match(match.group())
-    ]
-    names = {group.strip("(?P<>"): number for number, group in enumerate(groups, 1) if group != "("}
-
-    def written(match: re.Match[str]) -> str:
-        found = match[1] or match[2] or match[3]
-        if found is None:
-            return "\\\\"
-        number = found if found.isdecimal() else names.get(found)
-        if number is None or int(number) > len(groups):
-            return ""
-        return f"\\{number}"
-
-    return _REFERENCE.sub(written, text)
-
-
-def _regexp_replace(args: Sequence[Any], rows: int) -> Any:
-    import pyarrow.compute as pc
-
-    pattern, by, flags = args[1].as_py(), args[2].as_py(), _flags_of(args, 3)
-    if pattern is None or by is None or flags is None:
-        return pa.nulls(rows, args[0].type)
-    return pc.replace_substring_regex(
-        array_of(args[0], rows),
-        _flagged(pattern, flags),
-        _replacement(by, pattern),
-        max_replacements=-1 if "g" in flags else 1,
-    )
-
-
-def _named(pattern: str) -> tuple[str, int]:
-    """The pattern with a name for each group, or for the whole where it has none, and their number."""
-    count = 0
-
-    def name(match: re.Match[str]) -> str:
-        nonlocal count
-        piece = match.group()
-        if piece == "(" or piece.endswith(">"):
-            count += 1
-            return f"(?P<g{count}>"
-        return piece
-
-    found = _PIECE.sub(name, pattern)
-    return (found, count) if count else (f"(?P<g1>{pattern})", 1)
-
-
-def _regexp_match(args: Sequence[Any], rows: int) -> Any:
-    import pyarrow.compute as pc
-
-    flags = _flags_of(args, 2)
-    arrow = pa.list_(args[0].type)
-
-    def groups(column: pa.Array, pattern: str) -> pa.Array:
-        named, count = _named(pattern)
-        found = pc.extract_regex(column, _flagged(named, flags or ""))
-        parts = found.flatten()
-        flat = pa.concat_arrays(parts)
-        places = np.arange(len(flat)).reshape(count, len(column)).T.reshape(-1)
-        known = found.is_valid().to_numpy(zero_copy_only=False)
-        return lists_of(flat, places, np.full(len(column), count), known)
-
-    if flags is None:
-        return pa.nulls(rows, arrow)
-    return by_pattern(groups, arrow)([array_of(args[0], rows), *args[1:]], rows)
-
-
-def _from(column: pa.Array, start: Any) -> pa.Array:
-    import pyarrow.compute as pc
-
-    first = start.as_py()
-    if first is None or first < 1:
-        raise pa.ArrowInvalid("the place at which a search begins counts from 1")
-    return pc.utf8_slice_codeunits(column, start=first - 1) if first > 1 else column
-
-
-def _regexp_count(args: Sequence[Any], rows: int) -> Any:
-    import pyarrow.compute as pc
-
-    column = array_of(args[0], rows)
-    if len(args) > 2:
-        column = _from(column, args[2])
-    flags = _flags_of(args, 3)
-    if flags is None:
-        return pa.nulls(rows, pa.int64())
-    found = by_pattern(
-        lambda texts, pattern: pc.count_substring_regex(texts, _flagged(pattern, flags)).cast(pa.int64()),
-        pa.int64(),
-    )([column, args[1]], rows)
-    return found.fill_null(0)
-
-
-def _regexp_instr(text: str, pattern: str, start: int = 1, number: int = 1, flags: str = "") -> int:
-    if start < 1 or number < 1:
-        raise ValueError("the place at which a search begins and the number of a match count from 1")
-    try:
-        # what lies before the start is not looked at, so that ^ means the start
-        matches = re.finditer(_flagged(pattern, flags), text[start - 1 :])
-    except re.error as error:
-        raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
-    for count, match in enumerate(matches, 1):
-        if count == number:
-            return start + match.start()
-    return 0
 
 
 # -- joining ------------------------------------------------------------------------------------------------
@@ -390,11 +265,6 @@ SIGNATURES: dict[str, Signature] = {
         for name in ("sha224", "sha256", "sha384", "sha512")
     },
     "digest": Signature((BYTES, TEXT), 2, 2, by_value(_digest, pa.binary())),
-    "regexp_like": Signature((TEXT,), 2, 3, _like_regex, frozenset({2})),
-    "regexp_match": Signature((TEXT,), 2, 3, _regexp_match, frozenset({2})),
-    "regexp_replace": Signature((TEXT,), 3, 4, _regexp_replace, frozenset({1, 2, 3})),
-    "regexp_count": Signature((TEXT, TEXT, WHOLE, TEXT), 2, 4, _regexp_count, frozenset({2, 3})),
-    "regexp_instr": Signature((TEXT, TEXT, WHOLE, WHOLE, TEXT), 2, 5, by_value(_regexp_instr, pa.int64())),
 }
 
 ALIASES = {

@@ -250,6 +250,14 @@ class FileReader:
         if self._takes == TAKES_BEFORE_TOUCH and MIN_MAP_BYTES <= size <= MAX_TOUCH_BYTES:
             runtime.touch_pages(self._buffer.address, size)
 
+    def release(self) -> None:
+        """What was read of a mapped file will not be read again soon: its pages no longer count as memory of
+        this process, though they can be read as before. Not those of a file that takes have entered whole.
+        """
+        size = int(self._buffer.size)
+        if size >= MIN_MAP_BYTES and (self._takes < TAKES_BEFORE_TOUCH or size > MAX_TOUCH_BYTES):
+            runtime.release_pages(self._buffer.address)
+
     def whole(
         self, fields: Sequence[Field], columns: Mapping[int, int] | None
     ) -> tuple[LeafReader, ...] | None:

@@ -231,8 +231,10 @@ class FileWriter:
                 else each
                 for each in arrays
             ]
+            from tiltyard.expr.arrays import concatenated  # with the rest of `expr`, which few processes need
+
             with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError):
-                arrays = [pa.concat_arrays(arrays)]
+                arrays = [concatenated(arrays)]
         for array in arrays:
             top.pages += 1
             yield top, array, nbytes // len(arrays), more or top.pages > 1 or len(arrays) > 1

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tiltyard.dataset import arguments
+from tiltyard.dataset.json_text import shown_batches, shown_schema, shown_table
 from tiltyard.errors import OutcomeUnknown, ShardError, WrongType
 from tiltyard.lake.given import keys_given
 from tiltyard.lake.scan import vector_column
@@ -81,7 +82,7 @@ class Live:
         chosen = None if columns is None else arguments.columns("columns", columns)
         now = self._now()
         asked = keys_given(keys, now.base.schema)
-        return Lookup(now, chosen).find([asked.column(name) for name in now.schema.key])
+        return shown_table(Lookup(now, chosen).find([asked.column(name) for name in now.schema.key]))
 
     @plain
     def count(self, where: Any = None) -> int:
@@ -116,7 +117,7 @@ class Live:
         asked = Nearest(arguments.text("column", named), vector, wanted, metric, low, high)
         now = self._now()
         result_schema(now, chosen)  # what is wrong with the columns is told before anything is read
-        return nearest_rows(now, asked, chosen, where)
+        return shown_table(nearest_rows(now, asked, chosen, where))
 
     def head(self, rows: int = HEAD_ROWS, columns: Columns = None) -> Any:
         """Some rows, as a `pa.Table`."""
@@ -190,12 +191,12 @@ class LiveScan:
     @property
     def schema(self) -> Any:
         """The `pa.Schema` of the result."""
-        return self._scan.schema
+        return shown_schema(self._scan.schema)
 
     @plain
     def to_arrow(self) -> Any:
         """Everything, as a `pa.Table`."""
-        return self._scan.table()
+        return shown_table(self._scan.table())
 
     def to_pandas(self) -> Any:
         """Everything, as a `pandas.DataFrame`."""
@@ -211,7 +212,7 @@ class LiveScan:
         """`pa.RecordBatch`es one after another. In memory are one batch of the base, and the keys of what
         was streamed and is not in the base yet.
         """
-        return self._scan.batches()
+        return shown_batches(self._scan.batches())
 
     def __iter__(self) -> Iterator[Any]:
         return self.batches()

@@ -319,7 +319,7 @@ class Table(Taking, Streamed):
     def _write(self, mode: str, data: Any, **options: Any) -> None:
         self._check_writable(mode)
         if isinstance(data, pa.Schema):
-            data = data.empty_table()
+            data = pa.Table.from_batches([], data)
         self._ds.insert(data, mode=mode, **given(options))
 
     def _check_writable(self, what: str) -> None:
@@ -565,7 +565,7 @@ def create_table(
         }
     )
     if isinstance(data, pa.Schema):
-        data = data.empty_table()
+        data = pa.Table.from_batches([], data)
     try:
         made = write_dataset(data, uri, mode="create", storage_options=storage_options, **options)
     except TableAlreadyExists as error:

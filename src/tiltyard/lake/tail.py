@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from tiltyard import runtime
 from tiltyard.dataset import arguments
+from tiltyard.dataset.json_text import shown_batch
 from tiltyard.errors import InvalidInput, LogTruncated, ObjectNotFound
 from tiltyard.expr.arrays import bools_of
 from tiltyard.expr.arrays import plain as plain_array
@@ -211,4 +212,4 @@ class Tail:
 
 def _change(shard_id: str, found: Logged, schema: LogSchema) -> Change:
     merges = schema.functions is not None
-    return Change(shard_id, found.position, found.epoch, found.rows, schema.key, merges)
+    return Change(shard_id, found.position, found.epoch, shown_batch(found.rows), schema.key, merges)

@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 KEPT_MANIFESTS = 4
 """Newest manifests of a shard that stay however old they are."""
 
+AT_ONCE = 1000
+"""Log entries that are deleted at once."""
+
 HEAD_BYTES = 160
 """What the kept facts of a log entry are accounted as."""
 
@@ -251,14 +254,13 @@ class _Shard:
         rows = [each for each in below if (head := self._readable(each)) is not None and head.has_rows]
         if not rows or not self._is_fenced(standing):
             return
-        for position in rows:
-            path = layout.entry_path(position)
-            try:
-                size = self._shard.stat(path).size
-            except ObjectNotFound:
-                continue  # another collector
-            if self._shard.delete(path):
-                yield Collected(entries=1, entry_bytes=size)
+        sizes = {each.path: each.size for each in self._shard.list(layout.WAL_DIR)}
+        going = [path for each in rows if (path := layout.entry_path(each)) in sizes]
+        for first in range(0, len(going), AT_ONCE):
+            removed = self._shard.delete_many(going[first : first + AT_ONCE])
+            gone = removed.paths
+            yield Collected(entries=len(gone), entry_bytes=sum(sizes[path] for path in gone))
+            removed.check()
 
     def _cursor(self) -> int:
         """Up to where rows have been in SSTables for `Grace.log`; 0 for nowhere."""
@@ -320,7 +322,9 @@ class _Shard:
         for version, expected in zip(old, range(old[0], self._manifest.version), strict=False):
             if version != expected:
                 return
-            if self._shard.delete(layout.manifest_path(version)):
+            removed = self._shard.delete_many([layout.manifest_path(version)])  # and no more: see the top
+            removed.check()
+            if removed.paths:
                 self._shard.sync_dir(layout.MANIFEST_DIR)
                 yield Collected(manifests=1)
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from tiltyard.expr.arrays import plain
+from tiltyard.expr.arrays import concatenated, plain
 from tiltyard.memwal.joining import DictionaryRoom
 from tiltyard.memwal.log_schema import LogSchema
 from tiltyard.table.merge.keys import Words
@@ -32,10 +31,7 @@ class Rows:
 
     def key_columns(self) -> list[Any]:
         """The key's columns over all batches, plain."""
-        return [
-            plain(pa.chunked_array([each.column(name) for each in self.batches]).combine_chunks())
-            for name in self.schema.key
-        ]
+        return [plain(concatenated([each.column(name) for each in self.batches])) for name in self.schema.key]
 
     @property
     def rows(self) -> int:
@@ -118,7 +114,7 @@ class KeyRuns:
         at, offset = view.place(first)
         chunks = [each.column(name) for each in view.batches[at:]]
         chunks[0] = chunks[0].slice(offset)
-        return chunks[0] if len(chunks) == 1 else pa.chunked_array(chunks).combine_chunks()
+        return concatenated(chunks)
 
 
 def _joined(runs: Iterable[SortedKeys]) -> Runs:

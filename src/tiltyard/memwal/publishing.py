@@ -1,11 +1,13 @@
 """Beside the callers: frozen generations become SSTables, and rows that nobody waits for reach the log.
 
-One task does both, while there is anything to do; it ends when there is not, and begins again when woken.
+One task does both, while there is anything to do; it ends when there is not, and begins again when woken. It
+leaves the other processors to the callers, but while one of them waits for it.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -48,6 +50,7 @@ class Publisher:
         self._guard = runtime.leaf_lock()
         self._running = False
         self._stopped = False
+        self._awaited = 0  # by so many callers
         self._signal = runtime.event()
         self._progress = runtime.condition()
         self._failed = 0
@@ -69,6 +72,17 @@ class Publisher:
             self._stopped = True
         self._signal.set()
         self._tell()
+
+    @contextmanager
+    def awaited(self) -> Iterator[None]:
+        """A caller waits in this block for generations that were, or are yet to be, frozen."""
+        with self._guard:
+            self._awaited += 1
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._awaited -= 1
 
     def wait(self, deadline: float) -> None:
         """Wait until a generation was published or could not be, or until the deadline."""
@@ -130,7 +144,9 @@ class Publisher:
     def _publish(self, table: MemTable) -> None:
         began = runtime.monotonic()
         try:
-            manifest = publish_generation(self._writer.owned, self._writer.manifest, table)
+            manifest = publish_generation(
+                self._writer.owned, self._writer.manifest, table, awaited=self._awaited > 0
+            )
         except (WriterFenced, OutcomeUnknown) as error:
             self._failed += 1
             self._last_error = error
@@ -171,11 +187,15 @@ def _told(error: Exception) -> TiltyardError:
     return told
 
 
-def publish_generation(owned: Owned, manifest: ShardManifest, table: MemTable) -> ShardManifest:
+def publish_generation(
+    owned: Owned, manifest: ShardManifest, table: MemTable, *, awaited: bool = True
+) -> ShardManifest:
     """Write a frozen generation and name it in the shard's manifest; the manifest that does.
 
-    `manifest`: the newest that is known of the owner's epoch. Raises `WriterFenced`: its directory stays,
-    named by nobody, and its rows are in the log. Raises `ShardError` where the table is another one by now.
+    `manifest`: the newest that is known of the owner's epoch. `awaited`: see `write_sstable`.
+
+    Raises `WriterFenced`: its directory stays, named by nobody, and its rows are in the log. Raises
+    `ShardError` where the table is another one by now.
     """
     from tiltyard.memwal.sstable import write_sstable, written_version  # a shard is opened without
 
@@ -185,7 +205,14 @@ def publish_generation(owned: Owned, manifest: ShardManifest, table: MemTable) -
     version = written_version(owned.base)
     try:
         made = write_sstable(
-            owned.shard, name, table.generation, table.stored(), version, owned.base.session, owned.maintained
+            owned.shard,
+            name,
+            table.generation,
+            table.stored(),
+            version,
+            owned.base.session,
+            owned.maintained,
+            awaited=awaited,
         )
     except TiltyardError:
         still_ours(owned.shard, known)  # who was passed may have had its directory collected

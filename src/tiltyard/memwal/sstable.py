@@ -81,10 +81,13 @@ def write_sstable(
     version: FileVersion,
     session: Session,
     maintained: Sequence[IndexMetadata] = (),
+    *,
+    awaited: bool = True,
 ) -> SsTable:
     """Write a generation into the directory `name` of a shard, durably; what the shard's manifest says of it.
 
     `version`: see `written_version`. `maintained`: B-trees of the table that this one gets too.
+    `awaited`: whether somebody waits for it; what is written beside callers leaves them a processor.
     Raises store errors; what was written then stays, named by nobody, until it is collected.
     """
     store = shard.at(name)
@@ -103,7 +106,7 @@ def write_sstable(
         lambda: _key_index(store, keys, rows.rows),
         lambda: _bloom_filter(store, keys, rows.rows),
     ]
-    if store.durable or rows.rows >= SHARED_ROWS:  # each is synced for itself, which is mostly waiting
+    if store.durable or (awaited and rows.rows >= SHARED_ROWS):  # a sync is mostly waiting
         fragment, _, _ = runtime.parallel(parts)
     else:
         fragment, _, _ = [part() for part in parts]
@@ -165,7 +168,7 @@ def _bloom_filter(store: Store, keys: Sequence[Any], rows: int) -> None:
         key_hashes([each.slice(at, HASHED_ROWS) for each in keys], min(HASHED_ROWS, rows - at))
         for at in range(0, rows, HASHED_ROWS)
     )
-    store.put(layout.BLOOM_FILTER, bitmap_of(hashed, rows))
+    store.put(layout.BLOOM_FILTER, bitmap_of(hashed))
 
 
 def _superseded(keys: Sequence[Any], rows: int) -> npt.NDArray[np.uint32]:

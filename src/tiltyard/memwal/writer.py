@@ -300,8 +300,9 @@ class ShardWriter:
 
     def _publish(self, step: _Step) -> None:
         self._check_open()
-        self._queue.submit(step)
-        self._publisher.drain(self._state[0].generation - 1)
+        with self._publisher.awaited():
+            self._queue.submit(step)
+            self._publisher.drain(self._state[0].generation - 1)
 
     def sync(self) -> None:
         """Make everything that was put with `durable=False` durable."""
@@ -376,9 +377,10 @@ class ShardWriter:
     def _wait_for_room(self) -> None:
         """Hold a put back while too much waits to be published."""
         while self._is_crowded():
-            if not self._state[1]:
-                self._queue.submit(_Step(freeze=True))
-            self._publisher.wait(runtime.monotonic() + FULL_POLL_SECONDS)
+            with self._publisher.awaited():
+                if not self._state[1]:
+                    self._queue.submit(_Step(freeze=True))
+                self._publisher.wait(runtime.monotonic() + FULL_POLL_SECONDS)
             self._check_open()
 
     def _is_crowded(self) -> bool:

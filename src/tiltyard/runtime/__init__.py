@@ -38,6 +38,7 @@ __all__ = [
     "parallel",
     "process_id",
     "random",
+    "release_pages",
     "sleep",
     "spawn",
     "touch_pages",
@@ -140,6 +141,15 @@ def touch_pages(address: int, nbytes: int) -> None:
             return
         if monotonic() - before > TOUCH_SECONDS:
             return
+
+
+def release_pages(address: int) -> None:
+    """No longer count the pages of a map of a file, which begins at `address`, as memory of this process.
+    They may be read as before.
+    """
+    from tiltyard.runtime.libc import release
+
+    release(address)
 
 
 def process_id() -> int:

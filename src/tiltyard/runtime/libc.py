@@ -23,6 +23,7 @@ _mmap: Any = _libc.mmap
 _mmap.restype = ctypes.c_void_p
 _mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 _MADV_POPULATE_READ = 22  # Linux 5.14; older ones refuse it
+_MADV_DONTNEED = 4
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _madvise: Any = _libc.madvise
 _madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
@@ -35,6 +36,10 @@ _SYNC_FILE_RANGE_WRITE = 2
 _sync_file_range: Any = getattr(_libc, "sync_file_range", None)
 if _sync_file_range is not None:
     _sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+
+
+_maps: dict[int, int] = {}
+"""Address and size (bytes) of every living `Mapping`: what may be given back without losing anything."""
 
 
 def _failure(*paths: str) -> OSError:
@@ -58,9 +63,12 @@ class Mapping:
             raise _failure()
         self.address: int = address
         self.size = size
+        _maps[address] = size
 
-    def __del__(self, unmap: Any = _munmap) -> None:  # bound: module names die first at exit
+    # Bound: module names die first at exit.
+    def __del__(self, unmap: Any = _munmap, maps: dict[int, int] = _maps) -> None:
         if self.size:
+            maps.pop(self.address, None)  # before the address is somebody else's
             unmap(self.address, self.size)
 
 
@@ -69,6 +77,16 @@ def populate(address: int, size: int) -> bool:
     start = -(-address // PAGE_BYTES) * PAGE_BYTES
     end = (address + size) // PAGE_BYTES * PAGE_BYTES
     return end <= start or _madvise(start, end - start, _MADV_POPULATE_READ) == 0
+
+
+def release(address: int) -> None:
+    """Take the pages of the map that begins at `address` out of the process's page table: they stay in the
+    page cache, and the next look at one enters it again. Nothing happens where no `Mapping` begins there, for
+    other memory would lose what is in it.
+    """
+    size = _maps.get(address)
+    if size is not None and sys.platform.startswith("linux"):
+        _madvise(address, size, _MADV_DONTNEED)
 
 
 def rename_noreplace(source: str, target: str, dir_fd: int) -> None:

@@ -22,9 +22,12 @@ Bytes = npt.NDArray[np.uint8]
 
 #: Requests below this many bytes go to the allocator, which asks the system for larger ones every time.
 SLAB_THRESHOLD_BYTES = 256 * KIB
-#: Small slabs are whole multiples of this many bytes, large ones of a huge page.
+#: Slabs are whole multiples of so many bytes: of an eighth to a quarter of their size, from the first of
+#: these to the second, which is a huge page. What is rounded up is memory that nobody uses, and a free slab
+#: fits the sooner the fewer sizes there are.
 SMALL_UNIT_BYTES = 256 * KIB
 SLAB_UNIT_BYTES = 2 * MIB
+UNITS_PER_SLAB = 4
 #: A free slab serves a request if it is at most this many times as large.
 SLAB_FIT = 2
 
@@ -33,6 +36,12 @@ def reserved(nbytes: int) -> mmap.mmap:
     """Zeros of which only what is written to takes memory; gone with the last object that refers to them."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
     return mmap.mmap(-1, max(nbytes, 1), flags=flags)
+
+
+def _unit(nbytes: int) -> int:
+    """What the size of a slab for so many bytes is a multiple of."""
+    power = 1 << (nbytes.bit_length() - 1)
+    return min(max(power // UNITS_PER_SLAB, SMALL_UNIT_BYTES), SLAB_UNIT_BYTES)
 
 
 class _Slab:
@@ -115,7 +124,7 @@ class Arena:
     def _take(self, nbytes: int) -> _Slab:
         with self._lock:
             self._collect()
-            unit = SMALL_UNIT_BYTES if nbytes < SLAB_UNIT_BYTES else SLAB_UNIT_BYTES
+            unit = _unit(nbytes)
             exact = -(-nbytes // unit) * unit
             size = exact
             if size not in self._free:

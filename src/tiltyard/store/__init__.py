@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiltyard.store.protocol import MIN_MAP_BYTES, Created, ObjectStat, ObjectWriter, Store
+from tiltyard.store.protocol import MIN_MAP_BYTES, Created, ObjectStat, ObjectWriter, Removed, Store
 from tiltyard.store.uri import object_key, open_other, open_store
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Created",
     "ObjectStat",
     "ObjectWriter",
+    "Removed",
     "Store",
     "object_key",
     "open_other",

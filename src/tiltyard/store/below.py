@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Names,
         ObjectStat,
         ObjectWriter,
+        Removed,
         Store,
     )
 
@@ -118,6 +119,15 @@ class Below:
 
     def delete(self, path: str) -> bool:
         return self._store.delete(self._path(path))
+
+    def delete_many(self, paths: Sequence[str]) -> Removed:
+        done = self._store.delete_many([self._path(path) for path in paths])
+        cut = len(self._prefix) + 1
+        return replace(
+            done,
+            paths=frozenset(path[cut:] for path in done.paths),
+            failed={path[cut:]: error for path, error in done.failed.items()},
+        )
 
     def delete_tree(self, directory: str) -> None:
         self._store.delete_tree(self._directory(directory))

@@ -24,6 +24,7 @@ from tiltyard.store.exclusive import ExclusiveCreator
 from tiltyard.store.failures import Failures, no_file
 from tiltyard.store.paths import checked, checked_dir, joined, parent_of
 from tiltyard.store.protocol import MIN_MAP_BYTES, Created, Listing, Names, ObjectStat
+from tiltyard.store.removing import OneByOne
 from tiltyard.store.streaming import LocalWriter
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _FIRST_PAUSE = 0.0005
 _LONGEST_PAUSE = 0.004
 
 
-class LocalStore:
+class LocalStore(OneByOne):
     """A directory on this machine's file systems; it need not exist before the first write."""
 
     def __init__(

@@ -20,6 +20,7 @@ from tiltyard.store.account import READS
 from tiltyard.store.content import buffers_of, flat
 from tiltyard.store.paths import checked, checked_dir, joined, parent_of
 from tiltyard.store.protocol import Created, Listing, Names, ObjectStat
+from tiltyard.store.removing import OneByOne
 
 if TYPE_CHECKING:
     from tiltyard.store.protocol import Bytes
@@ -74,7 +75,7 @@ class Space:
         return [path for path in self.objects if path.startswith(start)]
 
 
-class MemoryStore:
+class MemoryStore(OneByOne):
     """A memory space, or a directory in one. See `protocol.py` for what is promised."""
 
     durable = True

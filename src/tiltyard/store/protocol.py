@@ -23,12 +23,14 @@ common. Its promises, checked for every store by `tiltyard.testing.store_model` 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+
+from tiltyard.errors import StoreError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     # One contiguous buffer: whatever `memoryview` takes.
     Bytes: TypeAlias = bytes | bytearray | memoryview | pa.Buffer | npt.NDArray[np.generic]
 
+MAX_NAMED_FAILURES = 5
+"""Paths that an error about many removals lists."""
 MIN_MAP_BYTES = 1 << 20  # smaller objects are read, which costs less than a map and its page faults
 
 
@@ -59,6 +63,28 @@ class ObjectStat:
     mtime_ns: int  # last change of the content, by the store's clock
     ctime_ns: int  # when the object got its name (local: last change of the inode), by the store's clock
     tag: str  # differs whenever path holds other content; where the medium can tell, also another object
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What became of many removals. `paths`: objects that are gone by this call; where a store answers for
+    many at once it does not tell those that were not there, and they are among them. `failed`: why others may
+    still be there, by path.
+    """
+
+    paths: frozenset[str]
+    failed: Mapping[str, StoreError]
+
+    def check(self) -> None:
+        """Raise a `StoreError` that names what could not be removed, if there is any."""
+        if self.failed:
+            path, cause = next(iter(self.failed.items()))
+            named = ", ".join(list(self.failed)[:MAX_NAMED_FAILURES])
+            more = len(self.failed) - MAX_NAMED_FAILURES
+            raise StoreError(
+                f"{len(self.failed)} of {len(self.failed) + len(self.paths)} objects could not be removed: "
+                f"{named}{f' and {more} more' if more > 0 else ''}; of {path}: {cause}"
+            ) from cause
 
 
 Listing: TypeAlias = list[ObjectStat]
@@ -219,6 +245,14 @@ class Store(Protocol):
 
     def delete(self, path: str) -> bool:
         """Remove an object; whether it was there. `sync_dir` between two removals keeps their order."""
+        ...
+
+    def delete_many(self, paths: Sequence[str]) -> Removed:
+        """Remove objects, as many at a time as the medium takes; those that are not there are no failures.
+
+        One at a time they go in the order given (`removing.OneByOne`), many at a time in none, and a crash
+        may leave any: objects that must outlive others are removed by another call.
+        """
         ...
 
     def delete_tree(self, directory: str) -> None:

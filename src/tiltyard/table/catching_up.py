@@ -72,12 +72,9 @@ class OwnFiles:
 
     def drop(self, paths: Sequence[str] | None = None) -> None:
         """Delete files (all by default). Never called after an UNKNOWN answer or a won version."""
-        for path in self._paths[:] if paths is None else paths:
-            self._paths.remove(path)
-            try:
-                self._store.delete(path)
-            except StoreError:
-                continue  # waste, collected by age
+        going = self._paths[:] if paths is None else list(paths)
+        self._paths = [path for path in self._paths if path not in going]
+        self._store.delete_many(going)  # what stays is waste, collected by age
 
 
 @dataclass(slots=True)

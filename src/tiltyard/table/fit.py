@@ -17,9 +17,9 @@ import pyarrow as pa
 from pyarrow import types
 
 from tiltyard.errors import InvalidInput, SchemaMismatch, UnsupportedFeature, nearest
-from tiltyard.format import jsonb
 from tiltyard.format.schema import Field, Schema
 from tiltyard.format.version import FileVersion
+from tiltyard.table.json_form import in_json_form, is_text, json_form
 from tiltyard.table.projection import SYSTEM_FIELDS
 from tiltyard.table.wording import counted
 
@@ -155,13 +155,7 @@ def _fit_field(field: Field, given: Any, path: str, problems: list[str]) -> Fiel
     if field.logical_type == "struct" and field.children and types.is_struct(kind) and not field.is_packed:
         return _fit_struct(field, kind, path, problems)
     wanted = field.arrow_type
-    if field.logical_type == "json" and is_text(kind):
-        if path == field.name:
-            return field
-        raise UnsupportedFeature(
-            f"column {path!r}: JSON text inside a struct is not converted to the binary form that the table "
-            "holds; write it to a column of its own, or as lance.json with binary JSON in large_binary"
-        )
+    kind = _storage(json_form(kind, field.arrow_field))
     if alike(kind, wanted) or widens(kind, wanted) or may_hold(kind, wanted):
         return field
     problems.append(f"column {path!r} has type {wanted}, the data has {given.type}: {_advice(kind, wanted)}")
@@ -248,8 +242,8 @@ def widens(given: Any, wanted: Any) -> bool:
         if not types.is_decimal(wanted) or given.scale > wanted.scale:
             return False
         return bool(given.precision - given.scale <= wanted.precision - wanted.scale)
-    if _is_text(given) or _is_bytes(given):
-        return _is_text(wanted) if _is_text(given) else _is_bytes(wanted)
+    if is_text(given) or _is_bytes(given):
+        return is_text(wanted) if is_text(given) else _is_bytes(wanted)
     if types.is_timestamp(given) and types.is_timestamp(wanted):
         return given.tz == wanted.tz and UNIT_ORDER.index(given.unit) < UNIT_ORDER.index(wanted.unit)
     if types.is_duration(given) and types.is_duration(wanted):
@@ -306,10 +300,6 @@ def _integer_widens(given: Any, wanted: Any) -> bool:
     return bool(not signed and digits <= wanted.bit_width)
 
 
-def _is_text(kind: Any) -> bool:
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
-
-
 def _is_bytes(kind: Any) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind))
 
@@ -319,8 +309,7 @@ def _converted(array: Any, field: Field) -> Any:
     array = plain(array)
     if array.type.equals(wanted):
         return array
-    if field.logical_type == "json" and is_text(array.type):
-        return json_of_texts(array, field.name)
+    array = in_json_form(array, field.arrow_field, field.name)
     try:
         return convert(array, wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -328,22 +317,6 @@ def _converted(array: Any, field: Field) -> Any:
             f"column {field.name!r}: cannot bring {array.type} to {wanted} without loss: {error}; "
             "change the values first if they may be changed"
         ) from error
-
-
-def is_text(arrow: Any) -> bool:
-    """Whether values of a type are texts."""
-    return bool(types.is_string(arrow) or types.is_large_string(arrow) or types.is_string_view(arrow))
-
-
-def json_of_texts(array: Any, name: str) -> Any:
-    """JSON text in the binary form of a column; raises `InvalidInput`, naming the column, for text that is
-    none.
-    """
-    try:
-        made = [None if text is None else jsonb.from_text(text) for text in array.to_pylist()]
-    except InvalidInput as error:
-        raise InvalidInput(f"column {name!r}: {error}") from error
-    return pa.array(made, pa.large_binary())
 
 
 def plain(array: Any) -> Any:

@@ -187,6 +187,12 @@ class FragmentColumns:
         part = layout.parts[0]
         return self.open(fragment, fragment.files[part.file]), part
 
+    def files(self, fragment: Fragment) -> list[tuple[FileReader, Part]]:
+        """The files that hold the fields, and what each is read for."""
+        return [
+            (self.open(fragment, fragment.files[part.file]), part) for part in self.layout(fragment).parts
+        ]
+
     def read(self, fragment: Fragment, rows: Rows) -> list[Any]:
         """One `pa.Array` per field, of the rows at these physical offsets (a slice or int64 offsets)."""
         whole = self.whole(fragment)

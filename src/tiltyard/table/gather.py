@@ -56,6 +56,10 @@ class Gather:
         """See `FragmentColumns.whole`."""
         return self._all.whole(fragment) if self.fields else None
 
+    def files(self, fragment: Fragment) -> list[tuple[FileReader, Part]]:
+        """See `FragmentColumns.files`."""
+        return self._all.files(fragment) if self.fields else []
+
     def read(self, fragment: Fragment, rows: Rows) -> list[Any]:
         """One `pa.Array` per field. `rows`: a slice, or ascending physical offsets (int64, not empty)."""
         if not self.fields:

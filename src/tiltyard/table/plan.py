@@ -10,14 +10,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from tiltyard.format.schema import Field
 
 DEFAULT_BATCH_ROWS = 8192
-UNIT_BYTES = 4 * 1024 * 1024  # decoded bytes of a unit of a stream, estimated
+UNIT_BYTES = 4 * 1024 * 1024  # decoded bytes of a unit that is tested or counted, estimated
+STREAM_BYTES = 3 * 1024 * 1024  # decoded bytes of a unit of a stream: a few of them are held at a time
 PIECE_BYTES = (
     2 * 1024 * 1024
 )  # decoded bytes of a piece of a fragment that is read by several tasks, estimated
+FITS = 1.125  # units of a stream may be this much larger than `STREAM_BYTES` before they are made smaller
+PROBE_SHARE = 8  # the first read of a stream is this part of a unit
 MAX_UNIT_ROWS = 1 << 20
 GUESSED_BYTES = 32  # per value of a type of variable width
 GUESSED_ITEMS = 8  # items of a list
@@ -141,6 +145,38 @@ def plan_tasks(units: Iterable[Piece], rows_per_task: int) -> list[list[Piece]]:
     return tasks
 
 
+def fitting_rows(rows: int, nbytes: int, batch_rows: int) -> int:
+    """How many rows come to about `STREAM_BYTES` where `rows` came to so many bytes: whole batches, at least
+    one.
+    """
+    return max(1, rows * STREAM_BYTES // max(nbytes, 1) // batch_rows) * batch_rows
+
+
+def cut_tasks(tasks: Iterable[list[Piece]], rows: int) -> list[list[Piece]]:
+    """The same rows in the same order in tasks of about so many rows at most."""
+    pieces = [
+        part(piece, start, min(start + rows, piece.rows))
+        for task in tasks
+        for piece in task
+        for start in range(0, piece.rows, rows)
+    ]
+    return plan_tasks(pieces, rows)
+
+
+def task_rows(task: Iterable[Piece]) -> int:
+    """Rows of a task."""
+    return sum(piece.rows for piece in task)
+
+
+def probe(task: list[Piece], batch_rows: int) -> tuple[list[Piece], list[Piece]]:
+    """A few batches of a task, to be read first, and the rest of it; a task of few batches is left whole."""
+    rows = task[0].rows // PROBE_SHARE // batch_rows * batch_rows
+    if not rows:
+        return task, []
+    first = task[0]
+    return [part(first, 0, rows)], [part(first, rows, first.rows), *task[1:]]
+
+
 def halves(piece: Piece) -> tuple[Piece, Piece]:
     """The piece cut in the middle; it must have at least two rows."""
     middle = piece.rows // 2
@@ -166,13 +202,16 @@ def _bytes(field: Field) -> int:
     if field.children:
         inner = sum(_bytes(child) for child in field.children)
         return inner if field.logical_type == "struct" else inner * GUESSED_ITEMS
+    kind, values = field.arrow_type, 1
+    while pa.types.is_fixed_size_list(kind):
+        kind, values = kind.value_type, values * kind.list_size
     try:
-        return max(1, int(field.arrow_type.bit_width) // 8)
+        return max(1, values * int(kind.bit_width) // 8)
     except ValueError:
-        return GUESSED_BYTES
+        return values * GUESSED_BYTES
 
 
-def stream_unit_rows(row_bytes: int, batch_rows: int) -> int:
-    """Rows of a unit of a stream: whole batches, near `UNIT_BYTES`, at least one batch."""
-    rows = min(MAX_UNIT_ROWS, UNIT_BYTES // row_bytes)
+def stream_unit_rows(row_bytes: int, batch_rows: int, unit_bytes: int | None = None) -> int:
+    """Rows of a unit: whole batches, near `unit_bytes` (`UNIT_BYTES`), at least one batch."""
+    rows = min(MAX_UNIT_ROWS, (UNIT_BYTES if unit_bytes is None else unit_bytes) // row_bytes)
     return max(1, rows // batch_rows) * batch_rows

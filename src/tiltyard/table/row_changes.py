@@ -306,10 +306,12 @@ class RowChanges:
 
     def _drop_replaced(self, after: Snapshot) -> None:
         """Remove deletion files that the rebase merged into others: no version ever named them."""
+        replaced: list[str] = []
         for id, path in self._deletions:
             fragment = after.fragment(id)
             if fragment is None or fragment.deletion is None or fragment.deletion.path(id) != path:
-                _delete(after, path)
+                replaced.append(path)
+        after.store.delete_many(replaced)  # what stays is collected by age
 
     def keep(self) -> None:
         """Leave the files to whoever commits the operation later; one that never is, is collected by age."""
@@ -321,15 +323,8 @@ class RowChanges:
             return
         self._settled = True
         remove_files(self.snapshot.store, self._new)
-        for path in (*self._columns, *(path for _, path in self._deletions)):
-            _delete(self.snapshot, path)
-
-
-def _delete(snapshot: Snapshot, path: str) -> None:
-    try:
-        snapshot.store.delete(path)
-    except StoreError:
-        return  # waste, collected by age
+        paths = [*self._columns, *(path for _, path in self._deletions)]
+        self.snapshot.store.delete_many(paths)  # what stays is collected by age
 
 
 def _with_row_ids(fragments: Sequence[Fragment], ids: Addresses) -> list[Fragment]:

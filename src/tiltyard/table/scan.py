@@ -18,6 +18,7 @@ from tiltyard import runtime
 from tiltyard.errors import InvalidInput
 from tiltyard.table.plan import (
     DEFAULT_BATCH_ROWS,
+    STREAM_BYTES,
     Piece,
     Unit,
     estimated_row_bytes,
@@ -345,17 +346,19 @@ class Scan:
         """Batches of the size of units, limit and offset applied."""
         request = self.request
         fields = {each.id: each for each in (*self.projection.fields, *self._tested_fields())}
-        unit_rows = stream_unit_rows(estimated_row_bytes(fields.values()), request.batch_rows)
+        row_bytes = estimated_row_bytes(fields.values())
+        unit_rows = stream_unit_rows(row_bytes, request.batch_rows, STREAM_BYTES)
         if self.predicate is None:
             units = self._units(unit_rows, request.offset, request.limit)
             read = read_apart if apart else read_units
-            yield from read_ahead(self._reader(), plan_tasks(units, unit_rows), read)
+            yield from read_ahead(self._reader(), plan_tasks(units, unit_rows), read, request.batch_rows)
             return
         skip, left = request.offset, request.limit
         if left == 0:
             return
         pieces, is_settled = self._pieces(unit_rows)
-        stream = read_ahead(self._reader(is_settled), plan_tasks(pieces, unit_rows))
+        tasks = plan_tasks(pieces, unit_rows)
+        stream = read_ahead(self._reader(is_settled), tasks, batch_rows=request.batch_rows)
         if is_settled:
             yield from stream
             return

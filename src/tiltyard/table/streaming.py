@@ -1,12 +1,14 @@
-"""Running a plan: whole tables in parallel, streams read ahead by one window, batches cut to size.
+"""Running a plan: whole tables in parallel, streams read ahead by a few tasks, batches cut to size.
 
-A stream decodes one window of tasks while the window before it is being consumed; it holds at most two
-windows of `runtime.cores()` tasks of about `UNIT_BYTES` each (D46).
+A stream decodes `runtime.cores()` tasks of about `STREAM_BYTES` each while the one before them is being
+consumed, and holds no more than these (D46). Of mapped files it keeps in the process's page table what it is
+reading.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate
@@ -20,7 +22,19 @@ from tiltyard import runtime
 from tiltyard.errors import BatchTooLarge, ForkedHandle
 from tiltyard.table.dictionaries import united
 from tiltyard.table.gather import is_fixed
-from tiltyard.table.plan import DEFAULT_BATCH_ROWS, PIECE_BYTES, Piece, Unit, cut, plan_tasks
+from tiltyard.table.plan import (
+    DEFAULT_BATCH_ROWS,
+    FITS,
+    PIECE_BYTES,
+    Piece,
+    Unit,
+    cut,
+    cut_tasks,
+    fitting_rows,
+    plan_tasks,
+    probe,
+    task_rows,
+)
 from tiltyard.table.unit_reader import UnitReader, batch_of
 
 if TYPE_CHECKING:
@@ -101,26 +115,51 @@ def read_whole(reader: UnitReader, units: list[Unit], row_bytes: int) -> list[An
     ]
 
 
-def read_ahead(reader: UnitReader, tasks: list[list[Piece]], read: Read = read_units) -> Iterator[Any]:
-    """The batches of all tasks in order; the next window is decoded while this one is consumed."""
+def read_ahead(
+    reader: UnitReader,
+    tasks: list[list[Piece]],
+    read: Read = read_units,
+    batch_rows: int = DEFAULT_BATCH_ROWS,
+) -> Iterator[Any]:
+    """The batches of all tasks in order; while those of one are consumed, the next are decoded, one a core.
+
+    The first task is small: it gives the first batch soon, and tells how many bytes the others will come to.
+    They are cut where that is more than was guessed, into whole batches of `batch_rows`.
+    """
     width = runtime.cores()
-    windows = [tasks[i : i + width] for i in range(0, len(tasks), width)]
-
-    def run(window: list[list[Piece]]) -> list[list[Any]]:
-        return runtime.parallel([partial(read, reader, task) for task in window])
-
     process = runtime.process_id()
-    ready = run(windows[0]) if windows else []
-    for number in range(1, len(windows) + 1):
-        ahead = runtime.spawn(run, windows[number]) if number < len(windows) else None
-        for part in ready:
-            yield from part
-        if ahead is not None:
-            if runtime.process_id() != process:
-                raise ForkedHandle(
-                    "this stream of batches was begun in the parent process; scan again in the child"
-                )
-            ready = ahead.join()
+    left = deque(tasks)
+    most = max(map(task_rows, tasks), default=0)
+    begun: deque[tuple[list[Piece], runtime.Task[list[Any]]]] = deque()
+
+    def begin(count: int) -> None:
+        while left and len(begun) < count:
+            task = left.popleft()
+            begun.append((task, runtime.spawn(read, reader, task)))
+
+    ready: list[Any] = []
+    if left:
+        task, rest = probe(left.popleft(), batch_rows)
+        if rest:
+            left.appendleft(rest)
+        ready = read(reader, task)
+    while ready or begun or left:
+        rows = fitting_rows(task_rows(task), sum(batch.nbytes for batch in ready), batch_rows)
+        if rows * FITS < most:
+            left, most = deque(cut_tasks(left, rows)), rows
+        begin(width)
+        ready.reverse()
+        while ready:
+            yield ready.pop()  # nothing here refers to a batch that was given away
+        reader.release(task)
+        if not begun:
+            return
+        if runtime.process_id() != process:
+            raise ForkedHandle(
+                "this stream of batches was begun in the parent process; scan again in the child"
+            )
+        task, running = begun.popleft()
+        ready = running.join()
 
 
 def rechunked(stream: Iterator[Any], rows: int, schema: Any) -> Iterator[Any]:

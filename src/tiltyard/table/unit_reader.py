@@ -17,6 +17,7 @@ from tiltyard.errors import BatchTooLarge
 from tiltyard.file.together import read_together
 from tiltyard.format.fragment import Fragment
 from tiltyard.runtime.collector import collector_held_back
+from tiltyard.store.protocol import MIN_MAP_BYTES
 from tiltyard.table.deletions import load_deletions, rows_to_read
 from tiltyard.table.fragment_columns import Part, Rows
 from tiltyard.table.gather import Gather, keep_rows
@@ -151,6 +152,17 @@ class UnitReader:
             return read_together(self.snapshot.session, cast(Any, columns), rows)
         except (ValueError, BatchTooLarge):
             return None  # one by one then: that reads what can be read, and names the file that is damaged
+
+    def release(self, units: Sequence[Piece]) -> None:
+        """The units were read and are not read again soon; see `FileReader.release`."""
+        looks = (self._columns,) if self._predicate is None else (self._test_columns, self._late_columns)
+        for position in dict.fromkeys(unit.fragment for unit in units):
+            fragment = self.snapshot.fragments[position]
+            if all(0 < file.size < MIN_MAP_BYTES for file in fragment.files):
+                continue
+            for columns in looks:
+                for file, _ in columns.files(fragment):
+                    file.release()
 
     def count(self, unit: Piece) -> int:
         """How many of the unit's rows pass the predicate."""

@@ -242,10 +242,10 @@ def remove_files(store: Store, fragments: Iterable[Fragment], targets: Sequence[
     """
     own = Target(store)
     places = {each.base_id: each for each in targets}
+    paths: dict[int | None, list[str]] = {}
     for fragment in fragments:
         for file in fragment.files:
             place = places.get(file.base_id, own)
-            try:
-                place.store.delete(place.path(file.path))
-            except StoreError:
-                continue
+            paths.setdefault(place.base_id, []).append(place.path(file.path))
+    for base_id, some in paths.items():
+        places.get(base_id, own).store.delete_many(some)

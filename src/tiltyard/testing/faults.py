@@ -30,6 +30,7 @@ from tiltyard.runtime import Runtime
 from tiltyard.runtime.port import Port
 from tiltyard.store.content import buffers_of, flat
 from tiltyard.store.protocol import Created, Listing, Names, ObjectStat, ObjectWriter, Store
+from tiltyard.store.removing import OneByOne
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -247,12 +248,12 @@ class Plan:
         return answer
 
 
-class FaultyStore:
+class FaultyStore(OneByOne):
     """A store that does what another one does, but for what the plan says.
 
     Failures are `StoreError`s; `create`, `copy_create` and `move_dir` answer NOT_DONE for FAIL_BEFORE and
-    UNKNOWN for the others. Sub-stores and writers go by the same plan. `now_ns` is the store's clock, which
-    no clock jump moves.
+    UNKNOWN for the others. Sub-stores and writers go by the same plan; of many removals each is a `delete`.
+    `now_ns` is the store's clock, which no clock jump moves.
     """
 
     def __init__(self, store: Store, plan: Plan, _prefix: str = "") -> None:

@@ -98,6 +98,14 @@ def store_machine(make: Callable[[], Store]) -> type[RuleBasedStateMachine]:
         def delete(self, path: str) -> None:
             assert self.store.delete(path) == (self.model.pop(path, None) is not None)
 
+        @rule(some=st.lists(paths, max_size=5, unique=True))
+        def delete_many(self, some: list[str]) -> None:
+            there = {path for path in some if path in self.model}
+            done = self.store.delete_many(some)
+            assert there <= done.paths <= set(some)
+            assert not done.failed
+            self.model = {path: data for path, data in self.model.items() if path not in there}
+
         @rule(directory=directories)
         def delete_tree(self, directory: str) -> None:
             self.store.delete_tree(directory)
@@ -213,6 +221,7 @@ def store_machine(make: Callable[[], Store]) -> type[RuleBasedStateMachine]:
                 lambda: self.store.put(path, b"1"),
                 lambda: self.store.writer(path),
                 lambda: self.store.delete(path),
+                lambda: self.store.delete_many(["a/x", path]),
                 lambda: self.store.stat(path),
             ):
                 try:

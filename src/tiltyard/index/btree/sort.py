@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tiltyard.expr.arrays import valid_of
+from tiltyard.expr.arrays import concatenated, valid_of
 from tiltyard.index.btree.layout import pages_schema
 from tiltyard.index.order import Order, Texts
 from tiltyard.runtime.scratch import Scratch
@@ -117,14 +117,14 @@ def id_array(ids: RowIds) -> pa.Array:
 
 def _joined(held: _Held, order: Order) -> Entries:
     """Entries as one array in stored order; equals stay in the order they came in."""
-    values = held.values[0] if len(held.values) == 1 else pa.concat_arrays(held.values)
+    values = concatenated(held.values)
     ids = held.ids[0] if len(held.ids) == 1 else np.concatenate(held.ids)
     held.values, held.ids = [], []
     valid = valid_of(values)
     if valid is None:
         return order.sorted(values, ids)
     rest, along = order.sorted(values.drop_null(), ids[valid])
-    return pa.concat_arrays([pa.nulls(values.null_count, values.type), rest]), np.concatenate(
+    return concatenated([pa.nulls(values.null_count, values.type), rest]), np.concatenate(
         [ids[~valid], along]
     )
 

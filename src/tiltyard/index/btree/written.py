@@ -8,7 +8,6 @@ everything that was written is removed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tiltyard.errors import CorruptFile, InvalidInput, StoreError
+from tiltyard.errors import CorruptFile, InvalidInput
 from tiltyard.file import FileWriter
 from tiltyard.format.index_metadata import IndexFile, TypedBytes
 from tiltyard.format.schema import Schema
@@ -118,9 +117,7 @@ def merge(
         entries = sorter.sorted([_staying(tree, kept) for tree, kept in old])
         return _write(store, directory, entries, value_type, index_version, limits.page_rows, written)
     except BaseException:
-        for path in written:
-            with suppress(StoreError):  # then it is collected by age
-                store.delete(path)
+        store.delete_many(written)  # what stays is collected by age
         raise
     finally:
         sorter.discard()

@@ -156,12 +156,14 @@ def bloom_insert(hashes: U64, bitmap: U8) -> None:
         bitmap.size > 0 and bitmap.size % FILTER_BLOCK_BYTES == 0,
         "the filter must be whole blocks of 32 bytes",
     )
-    blocks = bitmap.size // FILTER_BLOCK_BYTES
-    for h in hashes.tolist():
-        base = ((h >> 32) * blocks >> 32) * FILTER_BLOCK_BYTES
-        for word, salt in enumerate(SALT):
-            bit = ((h & 0xFFFFFFFF) * salt & 0xFFFFFFFF) >> 27
-            bitmap[base + 4 * word + bit // 8] |= np.uint8(1 << bit % 8)
+    low = np.uint64(0xFFFFFFFF)
+    blocks = np.uint64(bitmap.size // FILTER_BLOCK_BYTES)
+    base = (((hashes >> np.uint64(32)) * blocks) >> np.uint64(32)).astype(np.int64) * FILTER_BLOCK_BYTES
+    every = np.unpackbits(bitmap, bitorder="little")
+    for word, salt in enumerate(SALT):
+        bit = (((hashes & low) * np.uint64(salt)) & low) >> np.uint64(27)
+        every[8 * (base + 4 * word) + bit.astype(np.int64)] = 1
+    bitmap[:] = np.packbits(every, bitorder="little")
 
 
 def crc32(data: U8, start: int) -> int:

@@ -18,11 +18,12 @@ from tiltyard.store.account import READS
 from tiltyard.store.content import buffers_of, flat
 from tiltyard.store.failures import Failures
 from tiltyard.store.paths import checked, checked_dir, joined
-from tiltyard.store.protocol import Created, Listing, Names, ObjectStat
+from tiltyard.store.protocol import Created, Listing, Names, ObjectStat, Removed
 from tiltyard.store.remote.client import Client, client_of, passing_failures, stamp_ns
 from tiltyard.store.remote.coalesce import PART_BYTES, Request, coalesced, pieces
 from tiltyard.store.remote.exclusive import create
 from tiltyard.store.remote.options import Conditions, Service, parse_options
+from tiltyard.store.remote.removing import remove
 from tiltyard.store.remote.upload import RemoteWriter
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 REQUESTS_AT_ONCE = 8
 """Ranges of one read that are fetched side by side."""
 LISTED_AT_ONCE = 1000
-DELETED_AT_ONCE = 1000
 
 _PLACES = ("endpoint", "base_url", "account_name")
 """Options that lead to another object under the same URI."""
@@ -310,29 +310,19 @@ class RemoteStore:
     def delete(self, path: str) -> bool:
         if not self.exists(path):
             return False
-        self._delete([self.full(path)])
+        for error in self.delete_many([path]).failed.values():
+            raise error
         return True
 
-    def _delete(self, keys: Sequence[str]) -> None:
-        import obstore
-
-        self._writable("remove", keys[0])
-        for first in range(0, len(keys), DELETED_AT_ONCE):
-            some = list(keys[first : first + DELETED_AT_ONCE])
-
-            def remove(some: Sequence[str] = some) -> None:
-                try:
-                    obstore.delete(self.client.handle, some)
-                except FileNotFoundError:  # some services say so, and may have stopped there
-                    for each in some:
-                        _delete_one(self.client, each)
-
-            self.client.call("remove", some[0], remove)
+    def delete_many(self, paths: Sequence[str]) -> Removed:
+        keys = {self.full(path): path for path in paths}
+        if keys:
+            self._writable("remove", paths[0])
+        failed = {keys[key]: error for key, error in remove(self.client, list(keys)).items()}
+        return Removed(frozenset(path for path in paths if path not in failed), failed)
 
     def delete_tree(self, directory: str) -> None:
-        keys = [joined(self._prefix, one.path) for one in self.list(directory)]
-        if keys:
-            self._delete(keys)
+        self.delete_many([one.path for one in self.list(directory)]).check()
 
     def sync_dir(self, directory: str) -> None:
         checked_dir(directory)
@@ -370,15 +360,6 @@ class RemoteStore:
 def _quoted(path: str) -> str:
     """A path as it stands in a URI that is decoded when it is opened."""
     return path.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
-
-
-def _delete_one(client: Client, key: str) -> None:
-    import obstore
-
-    try:
-        obstore.delete(client.handle, key)
-    except FileNotFoundError:
-        return
 
 
 def _content(data: Bytes | Sequence[Bytes]) -> bytes:

@@ -3,7 +3,7 @@
 1. write down what goes (`intents`)
 2. make the version hint right, durable (D13)
 3. read tags and branches again: what they hold by now stays
-4. delete the manifests that go, oldest first, durable
+4. delete the manifests that go, durable; oldest first where the store takes one at a time
 5. read versions, branches and tags once more: files that any of them names stay
 6. delete the files
 7. write down what is gone
@@ -19,13 +19,14 @@ Invariants, and the tests that check them (tests/table/test_cleanup_crash.py, te
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from tiltyard import runtime
 from tiltyard.errors import CleanupRefused, StoreError
 from tiltyard.format import names
-from tiltyard.store import Store
+from tiltyard.store import Removed, Store
 from tiltyard.table.cleanup import intents
 from tiltyard.table.cleanup.forget import forget
 from tiltyard.table.cleanup.reachable import FOLDERS, key_of
@@ -34,11 +35,16 @@ from tiltyard.table.cleanup.survey import Known, Place, look, look_around, neede
 from tiltyard.table.versions import list_versions, read_hint
 from tiltyard.table.wording import NS_PER_SECOND
 
+T = TypeVar("T")
+
 MIN_AGE_NS = 50_000_000
 """No manifest younger than this is deleted (ns): the run waits until it is older (decision D13)."""
 
 HINT_TURN_SECONDS = 1.0
 """How long the hint waits for a turn at the turnstile."""
+
+AT_ONCE = 1000
+"""Files that go between two looks at the clock."""
 
 RENEW_SECONDS = 300.0
 """After so long (boot clock) an intent is written again and everything is looked at once more, long before it
@@ -160,19 +166,17 @@ class _Run:
             return
         self._wait_for_age(versions)
         pinned, newest = self._look_at_refs()
-        for each in versions:
+        for some in self._portions(versions):
             if self._renew_when_due(intent):
                 pinned, newest = self._look_at_refs()
-            if each.version in pinned or each.version >= newest:
+            going = [each for each in some if each.version not in pinned and each.version < newest]
+            if not going:
                 continue
-            self._in_pace()
-            try:
-                was_there = self._store.delete(each.path)
-            except StoreError:
-                self.done.failed.append(each.path)
-                continue
-            self.done.versions.append(each.version)
-            self.done.bytes_removed += each.size if was_there else 0
+            removed = self._removed([each.path for each in going])
+            for each in going:
+                if each.path not in removed.failed:
+                    self.done.versions.append(each.version)
+                    self.done.bytes_removed += each.size if each.path in removed.paths else 0
         if self.done.versions:
             self._store.sync_dir(names.VERSIONS_DIR)
 
@@ -199,33 +203,40 @@ class _Run:
             return
         needed = needed_now(self._place, self._known)
         directories: dict[str, bool] = {}
-        for each in files:
+        for some in self._portions(files):
             if self._renew_when_due(intent):
                 needed = needed_now(self._place, self._known)
-            key = key_of(each.path)
-            directory = _directory_of(each.path)
-            if each.kind != "temporary" and key in needed:
-                directories[directory] = False
-                continue
-            deleted = self._delete(each)
-            directories[directory] = directories.get(directory, True) and deleted
-            if deleted:
-                self._keys_gone.add(key)
+            going = [each for each in some if each.kind == "temporary" or key_of(each.path) not in needed]
+            failed = self._delete(going) if going else set()
+            gone = {each.path for each in going} - failed
+            for each in some:
+                directory = _directory_of(each.path)
+                directories[directory] = directories.get(directory, True) and each.path in gone
+            self._keys_gone.update(map(key_of, gone))
         for directory, emptied in directories.items():
             if emptied and directory:
                 self._drop_directory(directory)
 
-    def _delete(self, file: FileFate) -> bool:
+    def _delete(self, files: Sequence[FileFate]) -> set[str]:
+        """Delete files; the paths of those that could not be."""
+        removed = self._removed([each.path for each in files])
+        for each in files:
+            if each.path in removed.paths:
+                self.done.files.append(each)
+                self.done.bytes_removed += each.size
+        return set(removed.failed)
+
+    def _removed(self, paths: Sequence[str]) -> Removed:
         self._in_pace()
-        try:
-            was_there = self._store.delete(file.path)
-        except StoreError:
-            self.done.failed.append(file.path)
-            return False
-        if was_there:
-            self.done.files.append(file)
-            self.done.bytes_removed += file.size
-        return True
+        removed = self._store.delete_many(paths)
+        self.done.failed += removed.failed
+        return removed
+
+    def _portions(self, things: Sequence[T]) -> Iterator[Sequence[T]]:
+        """What goes at once: one where there is a rate to keep."""
+        size = 1 if self._pause else AT_ONCE
+        for first in range(0, len(things), size):
+            yield things[first : first + size]
 
     def _drop_directory(self, directory: str) -> None:
         """Remove the directory of a segment or of blob files, if nothing has come into it."""

@@ -14,7 +14,6 @@ Invariants, and the tests that check them (tests/table/test_compact_commit.py):
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,6 @@ from tiltyard.errors import (
     InvalidInput,
     OutcomeUnknown,
     RetryableConflict,
-    StoreError,
     TiltyardError,
     TooMuchContention,
 )
@@ -312,9 +310,7 @@ class _Publication:
         paths, self.written = self.written, []
         if self.referenced:
             return
-        for path in paths:
-            with suppress(StoreError):
-                self.store.delete(path)
+        self.store.delete_many(paths)  # what cannot be removed is collected by age
 
     def _discard_remapped(self) -> None:
         if self.remapped:

@@ -46,8 +46,7 @@ class Rewritten:
 
 def remove_rewritten(store: Store, rewritten: Iterable[Rewritten]) -> None:
     """Delete the new files of groups that no version names, not even for a moment."""
-    for each in rewritten:
-        remove_files(store, each.new)
+    remove_files(store, [fragment for each in rewritten for fragment in each.new])
 
 
 def _files(fragments: Iterable[Fragment]) -> int:

@@ -17,6 +17,7 @@ from pyarrow import types
 
 from tiltyard.expr.arrays import valid_of, values_of
 from tiltyard.format.operations import BloomKeys, KeyExistenceFilter
+from tiltyard.kernels.encode import bloom_insert
 from tiltyard.table.conflict.keys import DEFAULT_ITEMS, DEFAULT_PROBABILITY, WORDS_PER_BLOCK
 from tiltyard.table.merge.keys import is_word, words_of_key
 from tiltyard.table.merge.xxh64 import Words, xxh64_strings, xxh64_words
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 BITMAP_BYTES = 32768
 NUM_BITS = 8 * BITMAP_BYTES
 BLOCKS = BITMAP_BYTES // (4 * WORDS_PER_BLOCK)
-FEW_ROWS = 4096
-"""Keys up to which bits are set one by one."""
-
 STEP_ROWS = 1 << 16
 """Keys hashed at a time; a full filter ends it."""
 
@@ -79,24 +77,17 @@ def bloom_bitmap(columns: Sequence[Any]) -> bytes:
     """The filter's bits for these keys."""
     rows = len(columns[0])
     parts = ([column.slice(at, STEP_ROWS) for column in columns] for at in range(0, max(rows, 1), STEP_ROWS))
-    return bitmap_of((hashes(_without_nulls(part)) for part in parts), rows)
+    return bitmap_of(hashes(_without_nulls(part)) for part in parts)
 
 
-def bitmap_of(hashed: Iterable[Words], rows: int) -> bytes:
-    """The filter's bits for the hashes of that many keys."""
-    if rows <= FEW_ROWS:
-        few = np.zeros(NUM_BITS // 32, "<u4")
-        for part in hashed:
-            for bits in _bits(part):
-                np.bitwise_or.at(few, bits >> 5, np.uint32(1) << (bits & 31).astype(np.uint32))
-        return few.tobytes()
-    every = np.zeros(NUM_BITS, np.bool_)
+def bitmap_of(hashed: Iterable[Words]) -> bytes:
+    """The filter's bits for the hashes of keys, given in parts; a full filter ends it."""
+    bitmap = np.zeros(BITMAP_BYTES, np.uint8)
     for part in hashed:
-        for bits in _bits(part):
-            every[bits] = True
-        if every.all():
+        bloom_insert(part, bitmap)
+        if (bitmap == 0xFF).all():
             break
-    return np.packbits(every, bitorder="little").tobytes()
+    return bitmap.tobytes()
 
 
 def holds(bitmap: npt.NDArray[np.uint32], hashed: Words) -> npt.NDArray[np.bool_]:

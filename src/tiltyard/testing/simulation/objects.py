@@ -16,6 +16,7 @@ from tiltyard.errors import ObjectExists, StoreError, UnsupportedFeature
 from tiltyard.store.content import buffers_of, flat
 from tiltyard.store.memory import MemoryStore
 from tiltyard.store.protocol import Created, Listing, Names, ObjectStat
+from tiltyard.store.removing import OneByOne
 from tiltyard.testing.faults import Fault
 from tiltyard.testing.simulation.storm import Kind, Storm
 
@@ -37,8 +38,10 @@ class MadeObject:
     at_ns: int
 
 
-class SimulatedObjects:
-    """A store over the objects of a run."""
+class SimulatedObjects(OneByOne):
+    """A store over the objects of a run. Of many removals each is a request of its own: a request for many is
+    not one step either.
+    """
 
     durable = True
     create_mode = "put if absent"
