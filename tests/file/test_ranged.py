@@ -6,6 +6,7 @@ Memory that was not fetched holds a pattern instead of zeros here, so that who l
 from __future__ import annotations
 
 import mmap
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ import pytest
 import tiltyard.lance as lance
 from peer import Peer, PeerError
 from reading import read, unlike
-from tiltyard.errors import CorruptFile
+from tiltyard import runtime
+from tiltyard.errors import CorruptFile, StoreError
 from tiltyard.file import FileReader, open_file, ranged
 from tiltyard.file.ranged import Fetched, RangedReader
 from tiltyard.session import Session
@@ -238,3 +240,35 @@ def test_what_is_there_is_not_fetched_again() -> None:
     assert memory.nbytes == 50 + 15
     assert bytes(memory.buffer)[:50] == bytes(range(50))
     assert bytes(memory.buffer)[50:60] == PATTERN * 10
+
+
+def test_what_is_on_its_way_is_awaited_and_what_failed_is_asked_for_again() -> None:
+    started, answer = threading.Event(), threading.Event()
+
+    class Slow:
+        def __init__(self) -> None:
+            self.asked: list[tuple[int, int]] = []
+
+        def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[pa.Buffer]:
+            self.asked += ranges
+            if len(self.asked) == 1:
+                started.set()
+                assert answer.wait(20)
+                raise StoreError("lost")
+            return [pa.py_buffer(bytes(range(start, start + length))) for start, length in ranges]
+
+    store = Slow()
+    memory = Fetched(store, "x", 200)  # type: ignore[arg-type]
+    first = runtime.spawn(memory.need, [(10, 40)])
+    assert started.wait(20)
+    assert memory.need([(60, 5)]) == 5  # nothing is locked meanwhile
+    second = runtime.spawn(memory.need, [(30, 10), (70, 5)])
+    while len(store.asked) < 3:  # what the first does not bring, the second asks for at once
+        pass
+    assert store.asked == [(10, 40), (60, 5), (70, 5)]
+    answer.set()
+    with pytest.raises(StoreError, match="lost"):
+        first.join()
+    assert second.join() == 15
+    assert store.asked[3:] == [(30, 10)]
+    assert bytes(memory.buffer)[30:40] == bytes(range(30, 40))

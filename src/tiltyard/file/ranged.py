@@ -11,13 +11,17 @@ Invariants, with their tests in tests/file/test_ranged.py:
 1. Nothing looks at bytes that were not fetched: every read names its rows before it begins.
 2. Memory that an array refers to is never changed: when much was fetched, the file begins anew in other
    memory.
+3. What is on its way is not asked for again, and nothing is locked while it is.
+4. Rows that were fetched ahead are read where they were put, also after the file began anew.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +52,9 @@ TAIL_BYTES = 64 << 10
 RENEW_BYTES = 64 << 20
 """After so much was fetched of a file, it begins anew: what no array uses any more is given back."""
 
+MAX_AHEAD = 64
+"""Ranges of rows fetched ahead that are remembered; those of others are found until the file begins anew."""
+
 TAIL_READS = 3
 """What stands before what was read may send us back twice: to the tables, and to the schema."""
 
@@ -70,6 +77,23 @@ def open_ranged(store: Store, path: str, size: int | None, session: Session, key
     return RangedReader(store, path, session, tail, data, key)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Flight:
+    """Ranges that a thread of a process has asked for; `landed` is set when they are here, or have failed."""
+
+    ranges: list[Range]
+    landed: runtime.Event
+    process: int
+
+    def meets(self, ranges: Iterable[Range]) -> bool:
+        """Whether it brings any byte of these."""
+        return any(
+            start < begin + size and begin < start + length
+            for start, length in ranges
+            for begin, size in self.ranges
+        )
+
+
 class Fetched:
     """Memory as long as a file, and which bytes of it have been fetched. Safe to share among threads."""
 
@@ -83,6 +107,7 @@ class Fetched:
         self._lock = runtime.lock()
         self._starts: list[int] = []
         self._ends: list[int] = []
+        self._flights: list[_Flight] = []
         self.nbytes = 0
 
     def put(self, start: int, data: Any) -> None:
@@ -90,15 +115,36 @@ class Fetched:
         with self._lock:
             self._enter(start, data)
 
-    def need(self, ranges: Iterable[Range]) -> None:
-        """Have these bytes here."""
-        with self._lock:
-            missing = [piece for each in _joined(ranges) for piece in self._missing(*each)]
-            if missing:
-                for (start, _), data in zip(
-                    missing, self._store.read_ranges(self._path, missing), strict=True
-                ):
+    def need(self, ranges: Iterable[Range]) -> int:
+        """Have these bytes here; how many of them this call has fetched."""
+        wanted, fetched = _joined(ranges), 0
+        while True:
+            with self._lock:
+                missing = [piece for each in wanted for piece in self._missing(*each)]
+                process = runtime.process_id()  # a child of fork will see nothing arrive
+                others = [each for each in self._flights if each.process == process and each.meets(missing)]
+                mine = [piece for piece in missing if not any(each.meets([piece]) for each in others)]
+                if mine:
+                    flight = _Flight(mine, runtime.event(), process)
+                    self._flights.append(flight)
+            if mine:
+                self._fly(flight)
+                fetched += sum(length for _, length in mine)
+            elif others:
+                others[0].landed.wait()  # and look again: it may have failed, or bring a part only
+            else:
+                return fetched
+
+    def _fly(self, flight: _Flight) -> None:
+        try:
+            found = self._store.read_ranges(self._path, flight.ranges)
+            with self._lock:
+                for (start, _), data in zip(flight.ranges, found, strict=True):
                     self._enter(start, data)
+        finally:
+            with self._lock:
+                self._flights.remove(flight)
+            flight.landed.set()
 
     def _missing(self, start: int, end: int) -> Iterator[Range]:
         at = bisect_right(self._ends, start)
@@ -244,12 +290,15 @@ class _Generation(FileReader):
             left += field.children
         return found
 
-    def _get_ready(self, columns: Iterable[int]) -> None:
-        """Fetch what the tables of columns are built from."""
+    def _get_ready(self, columns: Iterable[int]) -> int:
+        """Fetch what the tables of columns are built from; how many bytes."""
         new = [column for column in columns if column not in self._ready]
-        if new:
-            self.fetched.need(each for column in new for each in table_ranges(self._tail.columns[column]))
-            self._ready.update(new)
+        if not new:
+            return 0
+        tables = (each for column in new for each in table_ranges(self._tail.columns[column]))
+        nbytes = self.fetched.need(tables)
+        self._ready.update(new)
+        return nbytes
 
     def _opened(self, column: int, field: Field, make: Callable[[ColumnPages], T]) -> T:
         if 0 <= column < len(self._tail.columns):
@@ -259,18 +308,20 @@ class _Generation(FileReader):
             self._pages[found] = self._tail.columns[column]
         return found
 
-    def prefetch(self, fields: Sequence[Field], columns: Mapping[int, int] | None, rows: Rows) -> None:
-        """Have here all that a read of these rows looks at."""
+    def prefetch(self, fields: Sequence[Field], columns: Mapping[int, int] | None, rows: Rows) -> int:
+        """Have here all that a read of these rows looks at; how many bytes were fetched."""
         try:
+            whole = self._columns_of(fields, columns)
             if 2 * rows.total >= self.num_rows:
-                whole = self._columns_of(fields, columns)
-                self.fetched.need(each for column in whole for each in all_ranges(self._tail.columns[column]))
-                return
+                return self.fetched.need(
+                    each for column in whole for each in all_ranges(self._tail.columns[column])
+                )
+            nbytes = self._get_ready(whole)
             ranges: list[Range] = []
             for leaf in self._plan(fields, columns).leaves:
                 pages = self._pages[leaf.reader]
                 ranges += value_ranges(pages, leaf.reader.table, rows.scaled(leaf.scale))
-            self.fetched.need(ranges)
+            return nbytes + self.fetched.need(ranges)
         except TiltyardError as error:
             raise self._named(error) from error
 
@@ -284,6 +335,7 @@ class RangedReader(FileReader):
         self._end = end
         self._key = key
         self._now = self._begun()
+        self._ahead: list[tuple[int, int, ref[_Generation]]] = []
         self._accounted = self.nbytes
 
     def _begun(self) -> _Generation:
@@ -303,14 +355,36 @@ class RangedReader(FileReader):
 
     def _prefetched(
         self, fields: Sequence[Field], columns: Mapping[int, int] | None, rows: Rows
-    ) -> _Generation:
-        now = self._current()
-        now.prefetch(fields, columns, rows)
+    ) -> tuple[_Generation, int]:
+        now = self._holding(rows) or self._current()
+        nbytes = now.prefetch(fields, columns, rows)
         size = self.nbytes
         if size != self._accounted:
             self._accounted = size
             self.session.maps.put(self._key, self, size)
-        return now
+        return now, nbytes
+
+    def _holding(self, rows: Rows) -> _Generation | None:
+        """Where a range of rows has been put ahead of its reading, while somebody holds it."""
+        if len(rows.count) != 1:
+            return None
+        start, stop = int(rows.start[0]), int(rows.start[0]) + rows.total
+        for first, last, held in self._ahead:
+            found = held()
+            if found is not None and first <= start and stop <= last:
+                return found
+        return None
+
+    def fetch(
+        self, fields: Sequence[Field], columns: Mapping[int, int] | None, rows: slice
+    ) -> tuple[Any, int]:
+        """As `FileReader.fetch`."""
+        wanted = self._rows(rows)
+        found, nbytes = self._prefetched(fields, columns, wanted)
+        start = int(wanted.start[0])
+        held = [each for each in self._ahead if each[2]() is not None]
+        self._ahead = [*held[-MAX_AHEAD:], (start, start + wanted.total, ref(found))]
+        return found, nbytes
 
     def read(
         self,
@@ -319,7 +393,7 @@ class RangedReader(FileReader):
         rows: slice | npt.NDArray[np.int64],
     ) -> list[Any]:
         """As `FileReader.read`."""
-        return self._prefetched(fields, columns, self._rows(rows)).read(fields, columns, rows)
+        return self._prefetched(fields, columns, self._rows(rows))[0].read(fields, columns, rows)
 
     def within(
         self,
@@ -330,21 +404,21 @@ class RangedReader(FileReader):
         span: int,
     ) -> npt.NDArray[np.bool_] | None:
         """As `FileReader.within`."""
-        now = self._prefetched((field,), columns, self._rows(rows))
+        now, _ = self._prefetched((field,), columns, self._rows(rows))
         return now.within(field, columns, rows, low, span)
 
     def among(
         self, field: Field, columns: Mapping[int, int] | None, words: WordFilter, *, is_signed: bool
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint64]] | None:
         """As `FileReader.among`."""
-        now = self._prefetched((field,), columns, Rows.range(0, self.num_rows))
+        now, _ = self._prefetched((field,), columns, Rows.range(0, self.num_rows))
         return now.among(field, columns, words, is_signed=is_signed)
 
     def whole(
         self, fields: Sequence[Field], columns: Mapping[int, int] | None
     ) -> tuple[LeafReader, ...] | None:
         """As `FileReader.whole`."""
-        return self._prefetched(fields, columns, Rows.range(0, self.num_rows)).whole(fields, columns)
+        return self._prefetched(fields, columns, Rows.range(0, self.num_rows))[0].whole(fields, columns)
 
     def verify(self) -> bool:
         """As `FileReader.verify`."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from operator import is_
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -65,9 +65,12 @@ def open_file(
     if getattr(store, "ranged", False):
         from tiltyard.file.ranged import open_ranged  # which derives from what is here
 
-        reader = open_ranged(store, path, size, held, key)
-    else:
-        reader = read_file(store.map(path, size), path, held)
+        def opened() -> tuple[FileReader, int]:
+            made = open_ranged(store, path, size, held, key)
+            return made, made.nbytes
+
+        return cast(FileReader, held.maps.get_or_once(key, opened))
+    reader = read_file(store.map(path, size), path, held)
     held.maps.put(key, reader, reader.nbytes)
     return reader
 
@@ -249,6 +252,14 @@ class FileReader:
         size = int(self._buffer.size)
         if self._takes == TAKES_BEFORE_TOUCH and MIN_MAP_BYTES <= size <= MAX_TOUCH_BYTES:
             runtime.touch_pages(self._buffer.address, size)
+
+    def fetch(
+        self, fields: Sequence[Field], columns: Mapping[int, int] | None, rows: slice
+    ) -> tuple[Any, int]:
+        """Have here what a read of these rows will look at, where it is far away: something to hold until
+        they are read, and how many bytes had to be fetched. Raises as `read`.
+        """
+        return None, 0
 
     def release(self) -> None:
         """What was read of a mapped file will not be read again soon: its pages no longer count as memory of

@@ -26,6 +26,7 @@ class ByteCache:
         self._lock = runtime.leaf_lock()
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._bytes = 0
+        self._making: dict[Hashable, runtime.Event] = {}
 
     @property
     def nbytes(self) -> int:
@@ -62,6 +63,31 @@ class ByteCache:
             self._store(key, value, nbytes)
         return value
 
+    def get_or_once(self, key: Hashable, make: Callable[[], tuple[Any, int]]) -> Any:
+        """The same where making is dear: of several threads that miss at once one makes the value, and the
+        others wait. Where it fails, or what it made is not kept, the next one makes its own.
+        """
+        while True:
+            with self._lock:
+                entry = self._entries.get(key)
+                if entry is not None:
+                    self._entries.move_to_end(key)
+                    return entry[0]
+                made = self._making.get(key)
+                if made is None:
+                    mine = self._making[key] = runtime.event()
+            if made is None:
+                break
+            made.wait()
+        try:
+            value, nbytes = make()
+            self.put(key, value, nbytes)
+            return value
+        finally:
+            with self._lock:
+                self._making.pop(key, None)
+            mine.set()
+
     def drop(self, key: Hashable) -> None:
         """Forget `key`; nothing happens if it is absent."""
         with self._lock:
@@ -89,6 +115,7 @@ class ByteCache:
         self._lock = runtime.leaf_lock()
         self._entries = OrderedDict()
         self._bytes = 0
+        self._making = {}
 
     def _store(self, key: Hashable, value: Any, nbytes: int) -> None:
         old = self._entries.pop(key, None)

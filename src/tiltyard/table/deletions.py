@@ -66,7 +66,7 @@ def read_deletions(
         offsets = decode_deletions(data, deletion.kind, path)
         return offsets, offsets.nbytes + ENTRY_BYTES
 
-    found: npt.NDArray[np.uint32] = session.cache.get_or((place.identity, path, "deletions", ""), make)
+    found: npt.NDArray[np.uint32] = session.cache.get_or_once((place.identity, path, "deletions", ""), make)
     _check(found, deletion, fragment, path)  # each time: another manifest may say other things about the file
     return found
 

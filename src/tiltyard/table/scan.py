@@ -41,9 +41,11 @@ from tiltyard.table.removed import tells_removed
 from tiltyard.table.row_counts import chosen_positions, live_rows, rows_of_fragments
 from tiltyard.table.streaming import (
     count_units,
+    is_far,
     offsets_of_units,
     read_ahead,
     read_apart,
+    read_tasks,
     read_units,
     read_whole,
     rechunked,
@@ -136,7 +138,9 @@ class Scan:
             units = self._units(None, self.request.offset, self.request.limit)
             batches = read_whole(self._reader(), units, row_bytes)
         else:
-            task_rows = stream_unit_rows(row_bytes, DEFAULT_BATCH_ROWS)
+            # Of files that are far away every piece costs a request for each column of the filter.
+            looked_at = estimated_row_bytes(self._tested_fields()) if is_far(self._plain) else row_bytes
+            task_rows = stream_unit_rows(looked_at, DEFAULT_BATCH_ROWS)
             pieces, is_settled = self._pieces(task_rows)
             if not is_settled and self._is_cut:
                 return pa.Table.from_batches(list(self._stream()), self.schema)
@@ -336,11 +340,8 @@ class Scan:
             # Rows far apart cost more than their bytes say.
             task_rows = min(task_rows, max(PICKED_ROWS, rows // (2 * runtime.cores())))
             work = [partial(read_units, reader, task) for task in plan_tasks(pieces, task_rows)]
-            found = runtime.parallel(work)
-        else:
-            work = [partial(read_units, reader, task) for task in plan_tasks(pieces, task_rows)]
-            found = run_tasks(self.snapshot.session, work, row_bytes)
-        return [batch for part in found for batch in part]
+            return [batch for part in runtime.parallel(work) for batch in part]
+        return read_tasks(reader, plan_tasks(pieces, task_rows), row_bytes)
 
     def _stream(self, apart: bool = False) -> Iterator[Any]:
         """Batches of the size of units, limit and offset applied."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ import pyarrow as pa
 from tiltyard import runtime
 from tiltyard.errors import BatchTooLarge, ForkedHandle
 from tiltyard.table.dictionaries import united
+from tiltyard.table.fetching import FetchAhead
 from tiltyard.table.gather import is_fixed
 from tiltyard.table.plan import (
     DEFAULT_BATCH_ROWS,
@@ -30,6 +32,7 @@ from tiltyard.table.plan import (
     Unit,
     cut,
     cut_tasks,
+    estimated_row_bytes,
     fitting_rows,
     plan_tasks,
     probe,
@@ -46,6 +49,10 @@ PARALLEL_UNIT_BYTES = 64 << 10
 """Decoded bytes per fragment below which fragments are read on one thread: opening a small file is Python,
 and threads that take turns at the interpreter are slower than one.
 """
+
+
+ALWAYS_PARALLEL = 1 << 62
+"""Bytes of a row of tasks that are no small ones."""
 
 
 def run_tasks(session: Session, work: Sequence[Callable[[], Any]], row_bytes: int) -> list[Any]:
@@ -85,6 +92,21 @@ def offsets_of_units(reader: UnitReader, units: list[Piece]) -> list[tuple[int, 
     return reader.offsets_all(units)
 
 
+def read_tasks(
+    reader: UnitReader, tasks: Sequence[Sequence[Piece]], row_bytes: int = ALWAYS_PARALLEL
+) -> list[Any]:
+    """The batches of all tasks in order, several tasks at a time; see `run_tasks`."""
+
+    def read(task: Sequence[Piece]) -> list[Any]:
+        found = reader.read_all(task)
+        fetching.passed(task_rows(task))
+        return found
+
+    with fetched_ahead(reader, tasks) as fetching:
+        found = run_tasks(reader.snapshot.session, [partial(read, task) for task in tasks], row_bytes)
+    return [batch for part in found for batch in part]
+
+
 def read_whole(reader: UnitReader, units: list[Unit], row_bytes: int) -> list[Any]:
     """Whole fragments, in parallel: by fragment where there are many; else by fragment and column, or by rows
     where a column's output cannot be filled by several tasks at once.
@@ -97,22 +119,45 @@ def read_whole(reader: UnitReader, units: list[Unit], row_bytes: int) -> list[An
     cores = runtime.cores()
     if len(units) >= 4 * cores or not fields:
         per_task = max(rows // (8 * cores), 1)
-        tasks = plan_tasks(units, per_task)
-        found = runtime.parallel([partial(read_units, reader, task) for task in tasks])
-        return [batch for part in found for batch in part]
+        return read_tasks(reader, plan_tasks(units, per_task))
     if not all(map(is_fixed, reader.projection.fields)):
         pieces = min(2 * cores, max(rows * row_bytes // PIECE_BYTES, cores))
-        found = runtime.parallel([partial(reader.read, unit) for unit in cut(units, pieces)])
-        return [batch for part in found for batch in part]
-    work = [partial(reader.read_field, unit, i) for unit in units for i in range(fields)]
+        # Of files that are far away parts of columns are more requests than columns.
+        return read_tasks(reader, [[unit] for unit in (units if is_far(reader) else cut(units, pieces))])
+
+    def read(unit: Unit, field: int) -> Any:
+        found = reader.read_field(unit, field)
+        if field == fields - 1 and unit is not units[0]:
+            fetching.passed(unit.rows)
+        return found
+
+    work = [partial(read, unit, field) for unit in units for field in range(fields)]
     try:
-        arrays = runtime.parallel(work)
+        with fetched_ahead(reader, [units[1:]]) as fetching:
+            arrays = runtime.parallel(work)
     except BatchTooLarge:
         return read_units(reader, units)
     return [
         reader.assemble(unit, arrays[at : at + fields])
         for unit, at in zip(units, range(0, len(arrays), fields), strict=True)
     ]
+
+
+def is_far(reader: UnitReader) -> bool:
+    """Whether the table's files are fetched by ranges."""
+    return getattr(reader.snapshot.store, "ranged", False)
+
+
+@contextmanager
+def fetched_ahead(reader: UnitReader, tasks: Sequence[Sequence[Piece]]) -> Iterator[FetchAhead]:
+    """Ask for what these tasks read, in order, where the table is far away."""
+    pieces = [piece for task in tasks for piece in task] if is_far(reader) else []
+    fetching = FetchAhead(reader, pieces, estimated_row_bytes(reader.projection.fields))
+    try:
+        fetching.begin()
+        yield fetching
+    finally:
+        fetching.end()
 
 
 def read_ahead(
@@ -137,29 +182,31 @@ def read_ahead(
             task = left.popleft()
             begun.append((task, runtime.spawn(read, reader, task)))
 
-    ready: list[Any] = []
-    if left:
-        task, rest = probe(left.popleft(), batch_rows)
-        if rest:
-            left.appendleft(rest)
+    if not left:
+        return
+    task, rest = probe(left.popleft(), batch_rows)
+    if rest:
+        left.appendleft(rest)
+    with fetched_ahead(reader, tasks) as fetching:
         ready = read(reader, task)
-    while ready or begun or left:
-        rows = fitting_rows(task_rows(task), sum(batch.nbytes for batch in ready), batch_rows)
-        if rows * FITS < most:
-            left, most = deque(cut_tasks(left, rows)), rows
-        begin(width)
-        ready.reverse()
-        while ready:
-            yield ready.pop()  # nothing here refers to a batch that was given away
-        reader.release(task)
-        if not begun:
-            return
-        if runtime.process_id() != process:
-            raise ForkedHandle(
-                "this stream of batches was begun in the parent process; scan again in the child"
-            )
-        task, running = begun.popleft()
-        ready = running.join()
+        while True:
+            fetching.passed(task_rows(task))
+            rows = fitting_rows(task_rows(task), sum(batch.nbytes for batch in ready), batch_rows)
+            if rows * FITS < most:
+                left, most = deque(cut_tasks(left, rows)), rows
+            begin(width)
+            ready.reverse()
+            while ready:
+                yield ready.pop()  # nothing here refers to a batch that was given away
+            reader.release(task)
+            if not begun:
+                return
+            if runtime.process_id() != process:
+                raise ForkedHandle(
+                    "this stream of batches was begun in the parent process; scan again in the child"
+                )
+            task, running = begun.popleft()
+            ready = running.join()
 
 
 def rechunked(stream: Iterator[Any], rows: int, schema: Any) -> Iterator[Any]:

@@ -20,7 +20,7 @@ from tiltyard.runtime.collector import collector_held_back
 from tiltyard.store.protocol import MIN_MAP_BYTES
 from tiltyard.table.deletions import load_deletions, rows_to_read
 from tiltyard.table.fragment_columns import Part, Rows
-from tiltyard.table.gather import Gather, keep_rows
+from tiltyard.table.gather import WIDE_SHARE, Gather, keep_rows
 from tiltyard.table.number_range import arc_of
 from tiltyard.table.plan import Picked, Piece, Unit, halves
 from tiltyard.table.projection import ROW_ADDRESS, ROW_ID, Output, Projection, for_expression
@@ -152,6 +152,20 @@ class UnitReader:
             return read_together(self.snapshot.session, cast(Any, columns), rows)
         except (ValueError, BatchTooLarge):
             return None  # one by one then: that reads what can be read, and names the file that is damaged
+
+    def fetch(self, unit: Piece) -> tuple[list[Any], int]:
+        """Have here what a read of the unit looks at first, where its files are far away; see
+        `FileReader.fetch`. Rows that are picked one by one are left to who reads them.
+        """
+        fragment, rows = self._rows(unit)
+        columns = self._columns if self._passes(unit) else self._test_columns
+        if not isinstance(rows, slice):
+            span = int(rows[-1]) + 1 - int(rows[0]) if len(rows) else 0
+            if len(rows) * WIDE_SHARE < span or not span:
+                return [], 0
+            rows = slice(int(rows[0]), int(rows[-1]) + 1)
+        found = [file.fetch(part.fields, part.columns, rows) for file, part in columns.files(fragment)]
+        return [kept for kept, _ in found], sum(nbytes for _, nbytes in found)
 
     def release(self, units: Sequence[Piece]) -> None:
         """The units were read and are not read again soon; see `FileReader.release`."""
