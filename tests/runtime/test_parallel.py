@@ -26,6 +26,12 @@ def test_work_really_runs_beside_the_caller() -> None:
     Pool(2).run([lambda: meeting.wait(20)] * 3)
 
 
+def test_many_wait_at_once_however_few_cores_there_are() -> None:
+    meeting = threading.Barrier(5)
+    assert runtime.at_once([lambda n=n: (n, meeting.wait(20)) and n for n in range(5)]) == list(range(5))
+    assert runtime.at_once([]) == []
+
+
 def test_the_first_failure_by_argument_order_is_raised() -> None:
     def fail(n: int) -> None:
         raise ValueError(str(n))

@@ -12,8 +12,8 @@ Invariants, with their tests in tests/dataset/test_namespace_client.py:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -134,6 +134,11 @@ class ManagedStore:
     def identity(self) -> str:
         """Another one than that of the store below: commits of the two ways are not combined."""
         return f"{self._store.identity} published by {self.namespace[0].namespace_id()}"
+
+    @contextmanager
+    def together(self) -> Iterator[ManagedStore]:
+        with self._store.together() as store:
+            yield ManagedStore(store, *self.namespace)
 
     def create(self, path: str, data: Bytes | Sequence[Bytes]) -> Created:
         directory, _, name = path.rpartition("/")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 PK_PAGE_ROWS = 8192
 SHARED_ROWS = 1 << 15
-"""Rows from which their files are made by several threads, where nothing waits for a disk."""
+"""Rows from which their files are made by several threads."""
 
 HASHED_ROWS = 1 << 16
 """Keys hashed at a time."""
@@ -90,40 +90,27 @@ def write_sstable(
     `awaited`: whether somebody waits for it; what is written beside callers leaves them a processor.
     Raises store errors; what was written then stays, named by nobody, until it is collected.
     """
-    store = shard.at(name)
     functions = rows.schema.functions
     if functions is not None:
         rows = _shortened(rows, functions)
     keys = rows.key_columns()
-
-    def living() -> Fragment:
-        made = _data_file(store, rows, version)
-        superseded = _superseded(keys, rows.rows) if functions is None else np.empty(0, np.uint32)
-        return replace(made, deletion=_deletion_file(store, superseded)) if len(superseded) else made
-
-    parts: list[Callable[[], Any]] = [
-        living,
-        lambda: _key_index(store, keys, rows.rows),
-        lambda: _bloom_filter(store, keys, rows.rows),
-    ]
-    if store.durable or (awaited and rows.rows >= SHARED_ROWS):  # a sync is mostly waiting
-        fragment, _, _ = runtime.parallel(parts)
-    else:
-        fragment, _, _ = [part() for part in parts]
-    transaction = _transaction(fragment, rows)
-    manifest = _manifest(fragment, transaction, rows, version)
-    if functions is not None:
-        manifest = with_partial_rows(manifest)
-    if maintained:
-        manifest = _indexed(store, manifest, maintained, session)
-    path = names.manifest_path(1)
-    answer = store.create(path, encode_manifest(manifest, transaction))
-    if answer is not Created.WON:
-        raise StoreError(
-            f"the manifest of generation {generation} could not be written to {store.uri}: {answer.value} "
-            f"({store.failure(path)}); it is written again under another name"
-        )
-    _check_complete(store, manifest, bool(keys))
+    directory = shard.at(name)
+    with directory.together() as store:
+        fragment = _fragment(store, rows, keys, version, awaited)
+        transaction = _transaction(fragment, rows)
+        manifest = _manifest(fragment, transaction, rows, version)
+        if functions is not None:
+            manifest = with_partial_rows(manifest)
+        if maintained:
+            manifest = _indexed(store, manifest, maintained, session)
+        path = names.manifest_path(1)
+        answer = store.create(path, encode_manifest(manifest, transaction))
+        if answer is not Created.WON:
+            raise StoreError(
+                f"the manifest of generation {generation} could not be written to {store.uri}: "
+                f"{answer.value} ({store.failure(path)}); it is written again under another name"
+            )
+    _check_complete(directory, manifest, bool(keys))
     key_bytes = sum(counted_bytes(b.column(name)) for b in rows.batches for name in rows.schema.key)
     return SsTable(
         generation,
@@ -132,6 +119,28 @@ def write_sstable(
         rows.rows,
         key_bytes if keys else None,
     )
+
+
+def _fragment(store: Store, rows: Rows, keys: Sequence[Any], version: FileVersion, awaited: bool) -> Fragment:
+    """Write the rows and what is found by their keys."""
+
+    def living() -> Fragment:
+        made = _data_file(store, rows, version)
+        is_merged = rows.schema.functions is not None
+        superseded = np.empty(0, np.uint32) if is_merged else _superseded(keys, rows.rows)
+        return replace(made, deletion=_deletion_file(store, superseded)) if len(superseded) else made
+
+    parts: list[Callable[[], Any]] = [
+        living,
+        lambda: _key_index(store, keys, rows.rows),
+        lambda: _bloom_filter(store, keys, rows.rows),
+    ]
+    is_far = getattr(store, "ranged", False)  # then they are waited for, and leave the processor alone
+    if is_far or (awaited and rows.rows >= SHARED_ROWS):
+        made = runtime.parallel(parts)
+    else:
+        made = [part() for part in parts]
+    return cast(Fragment, made[0])
 
 
 def _shortened(rows: Rows, functions: Functions) -> Rows:

@@ -26,6 +26,7 @@ __all__ = [
     "Runtime",
     "Task",
     "after_fork",
+    "at_once",
     "condition",
     "cores",
     "current",
@@ -121,6 +122,11 @@ def spawn(fn: Callable[..., T], *args: Any, name: str | None = None) -> Task[T]:
 def parallel(fns: Sequence[Callable[[], T]]) -> list[T]:
     """Run every function, several at a time, the caller helping; results in argument order."""
     return _current.parallel(fns)
+
+
+def at_once(fns: Sequence[Callable[[], T]]) -> list[T]:
+    """As `parallel`, for calls that wait for a device: many at a time, however few cores there are."""
+    return _current.at_once(fns)
 
 
 def cores() -> int:

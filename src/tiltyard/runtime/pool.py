@@ -1,4 +1,5 @@
-"""The pool behind `runtime.parallel`: cores - 1 workers, made on first use; the caller works too.
+"""The pools behind `runtime.parallel` (cores - 1 workers) and `runtime.at_once` (`WAITING_WORKERS`), made on
+first use; the caller works too.
 
 Work is handed out as *invitations* to help with a job; whoever comes takes the next function of it. The
 caller helps itself, so a job always finishes, also when every worker is busy or when a job is started from
@@ -16,6 +17,9 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 MAX_WORKERS = 63  # threads; more never helped decoding, and each has a stack
+
+WAITING_WORKERS = 8
+"""Threads that wait for devices. A journal that is asked for many syncs at once does them in few steps."""
 
 
 def usable_cores() -> int:

@@ -111,6 +111,10 @@ class Port:
         """Give a handle back."""
         os.close(fd)
 
+    def duplicate(self, fd: int) -> int:
+        """Another handle on the same open file."""
+        return os.dup(fd)  # not inherited by programs that are started
+
     def release(self, fd: int, close: Callable[[int], None] = os.close) -> None:
         """Give a handle back when its owner is garbage: no scheduling point, no fault, no trace."""
         close(fd)
@@ -158,7 +162,9 @@ class Port:
         return total
 
     def start_writeback(self, fd: int, offset: int, size: int) -> None:
-        """Have the system begin to write out this range; a later `fdatasync` waits less."""
+        """Have the system begin to write out this range (of 0 bytes: to the file's end); a later `fdatasync`
+        waits less.
+        """
         from tiltyard.runtime.libc import start_writeback
 
         start_writeback(fd, offset, size)

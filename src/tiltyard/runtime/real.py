@@ -134,6 +134,7 @@ class Runtime:
         self.port = port if port is not None else Port()
         self._random: random.Random | None = None
         self._pool: Pool | None = None
+        self._waiting_pool: Pool | None = None
         self._guard = threading.Lock()
         self._after_fork: list[weakref.WeakMethod[Callable[[], None]]] = []
         reference = weakref.ref(self)
@@ -225,6 +226,18 @@ class Runtime:
             return [fn() for fn in fns]
         return pool.run(fns)
 
+    def at_once(self, fns: Sequence[Callable[[], T]]) -> list[T]:
+        """As `parallel`, for calls that wait for a device: many at a time, however few cores there are."""
+        if len(fns) < 2:
+            return [fn() for fn in fns]
+        with self._guard:
+            if self._waiting_pool is None:
+                from tiltyard.runtime.pool import WAITING_WORKERS, Pool
+
+                self._waiting_pool = Pool(WAITING_WORKERS)
+            pool = self._waiting_pool
+        return pool.run(fns)
+
     # -- processes -------------------------------------------------------------------------------
 
     def process_id(self) -> int:
@@ -243,6 +256,7 @@ class Runtime:
     def _forked(self) -> None:
         self._guard = threading.Lock()  # another thread of the parent may have held it
         self._pool = None
+        self._waiting_pool = None
         self._random = None
         for reference in self._after_fork:
             callback = reference()

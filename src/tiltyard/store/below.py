@@ -7,8 +7,8 @@ process may have open: this one goes by way of the store above it each time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -116,6 +116,11 @@ class Below:
 
     def move_dir(self, source: str, target: str) -> Created:
         return self._store.move_dir(self._path(source), self._path(target))
+
+    @contextmanager
+    def together(self) -> Iterator[Below]:
+        with self._store.together() as store:
+            yield Below(store, self._prefix)
 
     def delete(self, path: str) -> bool:
         return self._store.delete(self._path(path))

@@ -18,8 +18,11 @@ from __future__ import annotations
 
 import errno
 import os.path
+from collections.abc import Collection
 from contextlib import suppress
+from functools import partial
 
+from tiltyard import runtime
 from tiltyard.errors import StoreError
 from tiltyard.runtime.port import Port
 from tiltyard.store.failures import translated
@@ -144,6 +147,10 @@ class Directory:
 
     # -- syncing ---------------------------------------------------------------------------------
 
+    def sync_content(self, fd: int) -> None:
+        """Make the content of a new file durable, given by its handle, which the caller keeps."""
+        self.port.fdatasync(fd)
+
     def sync(self, directory: str) -> None:
         """Make the names in a directory durable, whatever `durable` says."""
         self._check()
@@ -205,6 +212,20 @@ class Directory:
                 self._sync_absolute(os.path.dirname(self.path))
             self._remember()
         self._settled[directory] = None
+
+    def sync_all(self, files: Collection[int], directories: Collection[str]) -> None:
+        """`sync_content` of files, `settle` and `sync` of directories: all at once, no directory twice."""
+        names = set(directories)
+        for directory in directories:
+            while directory and directory not in self._settled:
+                directory = parent_of(directory)
+                names.add(directory)
+        syncs = [partial(self.port.fdatasync, fd) for fd in files]
+        syncs += [partial(self.sync, each) for each in sorted(names)]
+        if names:
+            syncs.append(partial(self.settle, ""))
+        runtime.at_once(syncs)
+        self._settled.update(dict.fromkeys(names - self._settled.keys()))
 
     def _remembered(self) -> bool:
         """Go on with what this process settled before at this path, if the same directory stands there."""

@@ -125,7 +125,7 @@ class ExclusiveCreator:
             try:
                 port.write(fd, buffers)
                 if self._directory.durable:
-                    port.fdatasync(fd)
+                    self._directory.sync_content(fd)
                     self._directory.settle(parent)
             except OSError as error:
                 return Created.NOT_DONE, error
@@ -216,7 +216,7 @@ class ExclusiveCreator:
         try:
             port.write(fd, buffers)
             if self._directory.durable:
-                port.fdatasync(fd)
+                self._directory.sync_content(fd)
         except OSError as error:
             return Created.UNKNOWN, error
         except BaseException:  # interrupted: the name is visible, so its content is finished first

@@ -26,6 +26,7 @@ from tiltyard.store.paths import checked, checked_dir, joined, parent_of
 from tiltyard.store.protocol import MIN_MAP_BYTES, Created, Listing, Names, ObjectStat
 from tiltyard.store.removing import OneByOne
 from tiltyard.store.streaming import LocalWriter
+from tiltyard.store.together import Gathered
 
 if TYPE_CHECKING:
     from tiltyard.runtime.port import Port
@@ -260,7 +261,7 @@ class LocalStore(OneByOne):
                 try:
                     port.write(fd, buffers_of(data))
                     if self.durable:
-                        port.fdatasync(fd)
+                        directory.sync_content(fd)
                         directory.settle(parent)
                 except OSError:
                     self._close(fd)
@@ -297,6 +298,21 @@ class LocalStore(OneByOne):
                 self._close(fd)  # a hint is advice
         except OSError as error:
             raise self._directory.refusal(error, "write", path) from error
+
+    @contextmanager
+    def together(self) -> Iterator[Self]:
+        if not self.durable:
+            yield self
+            return
+        gathered = Gathered(self._directory)
+        try:
+            yield self._over(gathered)
+            try:
+                gathered.finish()
+            except OSError as error:
+                raise self._directory.refusal(error, "write", "") from error
+        finally:
+            gathered.end()
 
     def copy_create(self, source: str, target: str) -> Created:
         return self.create(target, [self.map(source)])
@@ -463,11 +479,16 @@ class LocalStore(OneByOne):
         if not path:
             return self
         place = f"{self.uri.rstrip('/')}/{path}"
-        directory = Directory(self._port, place, self.durable, (self._directory, path))
-        below = type(self).__new__(type(self))  # a store derived from this one is that below, too
-        below.__dict__.update(self.__dict__)
-        LocalStore.__init__(below, place, durable=self.durable, mapped=self.mapped, _directory=directory)
-        return below
+        return self._over(Directory(self._port, place, self.durable, (self._directory, path)))
+
+    def _over(self, directory: Directory) -> Self:
+        """A store over another root; one derived from this store where this one is."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        LocalStore.__init__(
+            other, directory.path, durable=self.durable, mapped=self.mapped, _directory=directory
+        )
+        return other
 
     def successor(self) -> Self | None:
         if not self._directory.removed():

@@ -6,8 +6,9 @@ common. Its promises, checked for every store by `tiltyard.testing.store_model` 
 1. `create` is exclusive: of all that ever run for one path, at most one answers WON while the object lives.
 2. An object made by `create`, `put` or `copy_create` is seen whole or not at all, also after a crash at any
    point; WON, and the return of `put` and of a writer's `commit`, mean that it survives power loss (unless
-   the store was opened with `durable=False`). The exception is a file system that offers neither links nor
-   an exclusive rename: there `create` writes under the final name, and `create_mode` says so.
+   the store was opened with `durable=False`, or is that of a block `together`: then the block's end does).
+   The exception is a file system that offers neither links nor an exclusive rename: there `create` writes
+   under the final name, and `create_mode` says so.
 3. NOT_DONE means that nothing became visible and nothing will; UNKNOWN means that the object may be there,
    now or later. Nothing is retried by the store after UNKNOWN.
 4. What one call has made visible, every later call of any process sees.
@@ -240,6 +241,16 @@ class Store(Protocol):
 
         EXISTS when it is taken; ObjectNotFound when there is no source, and then nothing was made;
         UnsupportedFeature where the store has no such step (for objects, or at all).
+        """
+        ...
+
+    def together(self) -> AbstractContextManager[Store]:
+        """A block for objects that nothing looks for yet: what is made through the store that it gives is
+        visible at once, and durable when the block ends, all of it together. Where the medium has to be
+        waited for, that is a few waits instead of some for each object.
+
+        The block ends with StoreError where that cannot be; then, and where it is left by an exception, what
+        was made may vanish or be cut by a crash. The store that it gives is of no use afterwards.
         """
         ...
 

@@ -82,7 +82,7 @@ class LocalWriter:
             if self._gathered:
                 self._port.write(fd, [self._gathered])
             if self._directory.durable:
-                self._port.fdatasync(fd)
+                self._directory.sync_content(fd)
             self._fd = None
             self._port.close(fd)
             if self._directory.durable:

@@ -12,8 +12,8 @@ tests/table/test_commit_lock.py:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from tiltyard.errors import CommitConflict, OutcomeUnknown, StoreError
@@ -44,6 +44,11 @@ class LockedStore:
 
     def at(self, prefix: str) -> Store:
         return under_lock(self._store.at(prefix), self._lock)
+
+    @contextmanager
+    def together(self) -> Iterator[Store]:
+        with self._store.together() as store:
+            yield under_lock(store, self._lock)
 
     def create(self, path: str, data: Bytes | Sequence[Bytes]) -> Created:
         version = _version(path)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -359,6 +359,12 @@ class FaultyStore(OneByOne):
     def move_dir(self, source: str, target: str) -> Created:
         return self._decide("move_dir", target, lambda: self.inner.move_dir(source, target))
 
+    @contextmanager
+    def together(self) -> Iterator[Self]:
+        with ExitStack() as held:
+            yield self._over(held.enter_context(self.inner.together()), self._prefix)
+            self._do("together", "", held.close)
+
     def delete(self, path: str) -> bool:
         return self._do("delete", path, lambda: self.inner.delete(path))
 
@@ -372,18 +378,17 @@ class FaultyStore(OneByOne):
         return self._do("turnstile", directory, lambda: self.inner.turnstile(directory, seconds))
 
     def at(self, prefix: str) -> Self:
-        below = type(self).__new__(type(self))  # a store derived from this one is that below, too
-        below.__dict__.update(self.__dict__)
-        FaultyStore.__init__(below, self.inner.at(prefix), self.plan, self._full(prefix.rstrip("/")))
-        return below
+        return self._over(self.inner.at(prefix), self._full(prefix.rstrip("/")))
 
     def successor(self) -> Self | None:
         inner = self.inner.successor()
-        if inner is None:
-            return None
+        return None if inner is None else self._over(inner, self._prefix)
+
+    def _over(self, inner: Store, prefix: str) -> Self:
+        """A store over another one; one derived from this store where this one is."""
         other = type(self).__new__(type(self))
         other.__dict__.update(self.__dict__)
-        FaultyStore.__init__(other, inner, self.plan, self._prefix)
+        FaultyStore.__init__(other, inner, self.plan, prefix)
         return other
 
 

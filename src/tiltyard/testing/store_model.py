@@ -66,6 +66,18 @@ def store_machine(make: Callable[[], Store]) -> type[RuleBasedStateMachine]:
             assert self.store.stat(path).tag != tag or self.model[path] == data
             self._made(path, data)
 
+        @rule(path=paths, others=st.lists(paths, max_size=2), data=small)
+        def together(self, path: str, others: list[str], data: bytes) -> None:
+            with self.store.together() as store:
+                answer = store.create(path, data)
+                assert answer is (Created.EXISTS if path in self.model else Created.WON), store.failure(path)
+                if answer is Created.WON:
+                    self._made(path, data)
+                for other in others:
+                    store.put(other, data)
+                    self._made(other, data)
+                assert bytes(self.store.read(path)) == self.model[path]
+
         @rule(path=paths, pieces=st.lists(small, max_size=4), commit=st.booleans())
         def stream(self, path: str, pieces: list[bytes], commit: bool) -> None:
             if path in self.model:

@@ -143,6 +143,10 @@ class SimulatedObjects(OneByOne):
     def move_dir(self, source: str, target: str) -> Created:
         raise UnsupportedFeature("an object store has no step that renames a directory")
 
+    @contextmanager
+    def together(self) -> Iterator[SimulatedObjects]:
+        yield self
+
     def delete(self, path: str) -> bool:
         return self._do(Kind.REQUEST, "delete", path, lambda: self._inner.delete(path))
 

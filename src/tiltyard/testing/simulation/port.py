@@ -142,6 +142,9 @@ class SimulatedPort(Port):
     def close(self, fd: int) -> None:
         self._call(Kind.QUIET, "", lambda: self.files.close(fd))
 
+    def duplicate(self, fd: int) -> int:
+        return self._call(Kind.QUIET, "", lambda: self.files.open(self._handle(fd).node, self._owner()))
+
     def release(self, fd: int, close: Callable[[int], None] = os.close) -> None:
         if not self.files_closed(fd):
             self.files.close(fd)

@@ -228,6 +228,9 @@ class SimulatedRuntime(Runtime):
     def parallel(self, fns: Sequence[Callable[[], T]]) -> list[T]:
         return [fn() for fn in fns]
 
+    def at_once(self, fns: Sequence[Callable[[], T]]) -> list[T]:
+        return [fn() for fn in fns]
+
     # -- processes -------------------------------------------------------------------------------
 
     def process_id(self) -> int:
