@@ -61,6 +61,8 @@ FORBIDDEN_METHODS = frozenset(_METHODS.split())
 FORBIDDEN_BUILTINS = frozenset(("open", "input"))
 # (file, word): reason. Every exception to the rule stands here.
 EXCEPTIONS = {
+    ("cli/serve_workers.py", "signal"): "a program that ends its workers when it is told to",
+    ("cli/serve_workers.py", "socket"): "the one socket that the workers share",
     ("cli/serve.py", "secrets"): "a new key of a server, which nobody may guess",
     ("session/arena.py", "mmap"): "anonymous memory, no file",
     ("format/logical_types.py", "ctypes"): "reads Arrow's C schema from memory",

@@ -96,6 +96,37 @@ def test_several_servers_and_clients_race_for_one_name(tmp_path: Path) -> None:
             assert list(RestNamespace(uri=uri).list_tables({"id": ["n"]})) == ["t0", "t1", "t2"]
 
 
+def test_workers_share_a_socket_and_are_replaced(tmp_path: Path) -> None:
+    with command(str(tmp_path), "--workers", "2") as (process, uri):
+        port = int(uri.rpartition(":")[2])
+
+        def workers() -> set[str]:
+            found = set()
+            for _ in range(40):
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+                connection.request("GET", "/healthz")
+                found.add(connection.getresponse().headers["tiltyard-server"])
+                connection.close()
+            return found
+
+        before = workers()
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert len(children) == 2
+        client = RestNamespace(uri=uri)
+        client.create_namespace({"id": ["n"]})
+        time.sleep(2)  # younger ones would not be replaced
+        os.kill(int(children[0]), signal.SIGKILL)
+        deadline = time.monotonic() + 30
+        while not (workers() - before) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert workers() - before
+        assert list(client.list_namespaces({"id": []})) == ["n"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        with pytest.raises(ConnectionError):
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+
+
 def test_a_thousand_connections_at_once_are_served(tmp_path: Path) -> None:
     with command(str(tmp_path)) as (_, uri):
         port = int(uri.rpartition(":")[2])

@@ -49,6 +49,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", metavar="SECONDS", type=positive_number, help="for one request (default: 300)"
     )
+    parser.add_argument(
+        "--workers", metavar="N", type=positive_number, default=1, help="processes (default: 1)"
+    )
+    parser.add_argument("--inherited", metavar="FD", type=whole_number, help=argparse.SUPPRESS)
     parser.add_argument("--quiet", action="store_true", help="no access log on standard error")
     parser.add_argument(
         "--new-key",
@@ -76,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     from tiltyard.catalog.plugin import DirectoryNamespace
     from tiltyard.errors import InvalidInput
     from tiltyard.server.limits import MIB, Limits
-    from tiltyard.server.run import Place, access_of, application, serve
+    from tiltyard.server.run import BACKLOG, Place, access_of, application, serve
 
     if not arguments.uri:
         raise InvalidInput("serve needs ROOT, the directory or URI of the lake")
@@ -104,8 +108,43 @@ def run(arguments: argparse.Namespace) -> int:
         who = "without keys" if access.is_open else "with keys"
         print(f"{arguments.uri} is served at {place.uri(port)} ({who}); Ctrl-C ends", flush=True)
 
-    serve(application(namespace, access, limits), place, limits, started)
+    if arguments.inherited is not None:
+        from tiltyard.cli.serve_workers import READY, inherited
+
+        app, listening = application(namespace, access, limits), inherited(arguments.inherited)
+        serve(app, place, limits, lambda port: print(READY, flush=True), listening)
+    elif arguments.workers > 1:
+        from tiltyard.cli.serve_workers import Workers, bound
+
+        with bound(place.host, place.port, BACKLOG) as listening:
+            port = listening.getsockname()[1]
+            Workers(arguments.workers, _words_of(arguments), listening).watch(lambda: started(port))
+    else:
+        serve(application(namespace, access, limits), place, limits, started)
     return 0
+
+
+FOR_WORKERS = {
+    "host": "--host",
+    "auth": "--auth",
+    "tls_cert": "--tls-cert",
+    "tls_key": "--tls-key",
+    "max_upload_mib": "--max-upload-mib",
+    "max_rows": "--max-rows",
+    "threads": "--threads",
+    "timeout": "--timeout",
+}
+
+
+def _words_of(arguments: argparse.Namespace) -> list[str]:
+    """The command line of a worker."""
+    words = [arguments.uri]
+    for name, option in FOR_WORKERS.items():
+        if (value := getattr(arguments, name)) is not None:
+            words += [option, str(value)]
+    words += [word for each in arguments.property for word in ("--property", each)]
+    words += ["--anonymous"] if arguments.anonymous else []
+    return [*words, "--quiet"] if arguments.quiet else words
 
 
 def _text_of(file: str | None) -> tuple[str, str] | None:

@@ -64,12 +64,15 @@ def application(namespace: DirectoryNamespace, access: Access, limits: Limits | 
     return App(Operations(namespace, limits), access, limits)
 
 
-def serve(app: Any, place: Place, limits: Limits, started: Callable[[int], None]) -> None:
+def serve(
+    app: Any, place: Place, limits: Limits, started: Callable[[int], None], listening: Any = None
+) -> None:
     """Serve until the process is told to end (SIGINT, SIGTERM); requests at work are finished first.
-    `started` is told the port. Raises `InvalidInput` where the place cannot be listened at or its
-    certificate not be read, `MissingPackage` without the extra `server`.
+    `started` is told the port. `listening`: a socket to take connections from, instead of one at the place.
+    Raises `InvalidInput` where the place cannot be listened at or its certificate not be read,
+    `MissingPackage` without the extra `server`.
     """
-    run(server_of(app, place, limits, started), place)
+    run(server_of(app, place, limits, started), place, listening)
 
 
 def server_of(app: Any, place: Place, limits: Limits, started: Callable[[int], None]) -> Any:
@@ -116,10 +119,10 @@ def server_of(app: Any, place: Place, limits: Limits, started: Callable[[int], N
     return Server(config)
 
 
-def run(server: Any, place: Place) -> None:
+def run(server: Any, place: Place, listening: Any = None) -> None:
     """Run a server to its end. Raises `InvalidInput` where it cannot listen at its place."""
     try:
-        server.run()
+        server.run(sockets=None if listening is None else [listening])
     except SystemExit:  # uvicorn's way to say so; the log says why
         raise InvalidInput(
             f"cannot listen at {place.host}:{place.port}: another program does, or the host is not this one"
