@@ -7,12 +7,14 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import tiltyard.lance as lance
 from peer import Peer
-from streamed import OTHER_SHARD, SCHEMA, SHARD, keys, rows, streamed, values
+from streamed import OTHER_SHARD, SCHEMA, SHARD, digest, keys, rows, streamed, values
+from tiltyard.errors import WrongType
 from tiltyard.lance.mem_wal import (
     LsmPointLookupPlanner,
     LsmScanner,
@@ -153,6 +155,30 @@ def test_sharding_specs_are_evaluated_from_objects_and_dicts(tmp_path: Path, for
     assert found.to_pydict() == {"bucket": [2, 7, 1]}  # the pack's vectors
     with pytest.raises(TypeError):
         evaluate_sharding_spec(dataset.to_table(), spec, dataset.lance_schema)
+    with pytest.raises(TypeError, match="schema must be a LanceSchema"):
+        evaluate_sharding_spec(batch, spec, dataset.schema)
+
+
+def test_what_is_no_dataset_is_refused_and_no_limit_is_too_large(tmp_path: Path) -> None:
+    dataset = streamed(tmp_path / "t", [1, 2])
+    for wrong in (str(tmp_path / "t"), None, 1):
+        for call in (
+            lambda given: LsmScanner.from_snapshots(given, []),
+            lambda given: LsmPointLookupPlanner(given, []),
+            lambda given: LsmVectorSearchPlanner(given, [], "v"),
+            lambda given: ShardWriter.open(given, SHARD),
+        ):
+            with pytest.raises(WrongType, match="dataset"):
+                call(wrong)
+    before = digest(tmp_path)
+    for spec_id in (True, 0.0, np.array([0, 1]), "0"):
+        with pytest.raises(WrongType, match="shard_spec_id must be a whole number"):
+            ShardWriter.open(dataset, SHARD, shard_spec_id=spec_id)
+    assert digest(tmp_path) == before
+    scanner = LsmScanner.from_snapshots(dataset, [])
+    for limit in (2**63 - 1, 2**64 - 1):
+        assert scanner.limit(limit, 1).to_table().num_rows == 1
+    assert scanner.limit(1, 2**64 - 1).to_table().num_rows == 0
 
 
 def test_what_a_table_says_of_its_streams(tmp_path: Path) -> None:

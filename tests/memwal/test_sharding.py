@@ -89,6 +89,10 @@ def test_evaluation_names_what_it_cannot_do() -> None:
         ({}, "missing"),
         ({"num_buckets": "0"}, "positive"),
         ({"num_buckets": "x"}, "invalid"),
+        ({"num_buckets": "--4"}, "invalid"),
+        ({"num_buckets": "\u0664"}, "invalid"),  # a digit, but in no script that others read
+        ({"num_buckets": "9" * 5000}, "invalid"),
+        ({"num_buckets": "2147483648"}, "positive"),
     ):
         spec = ShardingSpec(1, (ShardingField("f", (0,), "bucket", None, "int32", parameters),))
         with pytest.raises(InvalidInput, match=told):

@@ -198,7 +198,7 @@ class LsmScanner:
     def from_snapshots(dataset: LanceDataset, shard_snapshots: Sequence[ShardSnapshot]) -> LsmScanner:
         """A scanner of the dataset's version with these SSTables. The table needs a primary key."""
         shards = _snapshots(shard_snapshots)
-        snapshot = dataset._snapshot
+        snapshot = _snapshot_of(dataset)
         if not snapshot.schema.primary_key:
             raise InvalidInput(NO_KEY)
         from tiltyard.memwal.capture import listed
@@ -399,10 +399,17 @@ class LsmVectorSearchPlanner:
         )
 
 
+def _snapshot_of(dataset: Any) -> Snapshot:
+    """The version that a dataset is at."""
+    from tiltyard.dataset.lance_dataset import LanceDataset
+
+    return arguments.instance("dataset", dataset, LanceDataset)._snapshot
+
+
 def _keyed(dataset: LanceDataset, snapshots: Any, pk_columns: Sequence[str] | None) -> Captured:
     from tiltyard.memwal.capture import listed
 
-    snapshot = dataset._snapshot
+    snapshot = _snapshot_of(dataset)
     key = [each.name for each in snapshot.schema.primary_key]
     if not key:
         raise InvalidInput(NO_KEY)
@@ -444,10 +451,12 @@ def evaluate_sharding_spec(batch: Any, spec: ShardingSpec | Mapping[str, Any], s
 
     `schema`: the `LanceSchema` of the table, which says the column of each source id.
     """
+    from tiltyard.dataset.lance_schema import LanceSchema
     from tiltyard.memwal.sharding import evaluate
 
     rows = arguments.instance("batch", batch, pa.RecordBatch)
-    names = {each.id(): each.name() for each in schema.fields()}
+    fields = arguments.instance("schema", schema, LanceSchema).fields()
+    names = {each.id(): each.name() for each in fields}
     return evaluate(spec_given(spec), rows, names)
 
 

@@ -8,8 +8,9 @@ programs refuse to write wherever they find more than one spec (decision D4).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
-from tiltyard.errors import CorruptFile, InvalidInput, ShardingChanging, ShardSpecMismatch
+from tiltyard.errors import CorruptFile, InvalidInput, ShardingChanging, ShardSpecMismatch, WrongType
 from tiltyard.format.mem_wal import MemWalDetails, ShardingSpec
 from tiltyard.memwal.claim import INCARNATION, Identity
 from tiltyard.memwal.merge_functions import Functions, functions_of
@@ -97,8 +98,10 @@ def spec_in_force(snapshot: Snapshot) -> int | None:
 def resolved_spec(found: Streamed, requested: int | None, shard_id: str) -> int:
     """The spec id of a writer: the table's, or the one that was asked for where that is the table's.
 
-    None: whatever the table has. Raises `ShardSpecMismatch`, `ShardingChanging`.
+    None: whatever the table has. Raises `WrongType`, `ShardSpecMismatch`, `ShardingChanging`.
     """
+    if requested is not None and (isinstance(requested, bool) or not isinstance(requested, Integral)):
+        raise WrongType(f"shard_spec_id must be a whole number, found a {type(requested).__name__}")
     spec = found.spec
     active = 0 if spec is None else spec.spec_id
     if requested is None or requested == active:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from tiltyard.errors import InvalidInput, ShardingChanging
+from tiltyard.errors import InvalidInput, ShardingChanging, WrongType
 from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.claim import Identity, check, claim
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tiltyard.store import Store
 
 
+@runtime_checkable
 class Streamable(Protocol):
     """A handle on a table: what a dataset is to a writer."""
 
@@ -68,6 +69,8 @@ def take_over(
     value: Value = (),
 ) -> Owned:
     """Become the owner of a shard. Raises before the claim whatever refuses it; see `claim`."""
+    if not isinstance(table, Streamable):
+        raise WrongType(f"a writer is opened of a dataset, found a {type(table).__name__}")
     shard_id = layout.parse_shard_id(shard_id)
     base = open_latest(table._store, table._session)
     found = streamed(base)

@@ -106,7 +106,7 @@ class LsmScan:
             if skip >= batch.num_rows:
                 skip -= batch.num_rows
                 continue
-            cut = batch.slice(skip, left) if left is not None else batch.slice(skip)
+            cut = batch.slice(skip, batch.num_rows if left is None else min(left, batch.num_rows))
             skip = 0
             if cut.num_rows:
                 yield cut

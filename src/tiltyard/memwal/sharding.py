@@ -6,6 +6,7 @@ writes them. All arithmetic is on 32-bit words that wrap, in NumPy over whole co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ FIELD_ID = "bucket"
 """The id that the official implementation gives to every automatic sharding field."""
 
 MAX_BUCKETS = 1024
+_COUNT = re.compile("-?[0-9]{1,10}")
 NUM_BUCKETS = "num_buckets"
 BUCKET, IDENTITY, UNSHARDED = "bucket", "identity", "unsharded"
 
@@ -79,10 +81,10 @@ def num_buckets(each: ShardingField) -> int:
     text = each.parameters.get(NUM_BUCKETS)
     if text is None:
         raise InvalidInput(f"Bucket sharding field '{each.field_id}' missing 'num_buckets' parameter")
-    if not text.lstrip("-").isdigit():
+    if _COUNT.fullmatch(text) is None:
         raise InvalidInput(
-            f"Bucket sharding field '{each.field_id}' has invalid num_buckets '{text}': a whole number is "
-            "expected"
+            f"Bucket sharding field '{each.field_id}' has invalid num_buckets '{text:.60}': a whole number "
+            "below 2147483648 is expected, in the digits 0 to 9"
         )
     if not 0 < int(text) < 2**31:
         raise InvalidInput(f"Bucket sharding requires positive num_buckets, got {text}")
