@@ -416,6 +416,13 @@ def test_what_duckdb_refuses_is_an_error_of_ours(sql: str) -> None:
     assert elsewhere.num_rows == 1
 
 
+def test_a_query_is_one_statement() -> None:
+    ds = lance.write_dataset({"id": [1]}, "memory://several", mode="overwrite")
+    with pytest.raises(InvalidExpression, match="2 statements were given"):
+        ds.sql("SELECT 1; SELECT id FROM dataset").build().to_table()
+    assert ds.sql("SELECT id FROM dataset; -- all").build().to_table().num_rows == 1
+
+
 def test_a_name_that_duckdb_does_not_take_is_an_error_of_ours() -> None:
     ds = lance.write_dataset({"id": [1]}, "memory://named", mode="overwrite")
     with pytest.raises(InvalidExpression, match="zero-length"):

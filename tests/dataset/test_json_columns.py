@@ -122,6 +122,13 @@ def test_text_that_is_no_json_is_refused_and_nothing_written(path: str) -> None:
     assert not Path(path, "_versions").exists()
 
 
+def test_text_beside_json_names_the_function_that_takes_values_out(path: str) -> None:
+    ds = lance.write_dataset(TABLE, path)
+    name = next(each.name for each in TABLE.schema if "json" in str(each.type))
+    with pytest.raises(InvalidExpression, match="json_extract"):
+        ds.count_rows(f"{name} = 'x'")
+
+
 def test_the_plain_face_gives_text_too(path: str) -> None:
     table = ty.create_table(path, TABLE)
     assert table.scan(columns=["j"]).to_arrow()["j"].to_pylist()[1] == "[1,2,3]"

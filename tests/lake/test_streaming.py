@@ -252,10 +252,16 @@ def test_what_a_stream_cannot_be_set_to_changes_nothing(flights: Any) -> None:
         ({"shards": 0}, "shards"),
         ({"shards": "3"}, "whole number"),
         ({"shards": 5000}, "shards"),
+        ({"shard": 4}, "a stream has no setting 'shard'; nearest: shards"),
+        ({"drain_evry": 4}, "nearest: drain_every"),
+        ({"only": [1]}, "the shards 0 to 0, found 1"),
+        ({"shards": 4, "only": [3, 4]}, "the shards 0 to 3, found 4"),
+        ({"shards": 4, "only": [True]}, "the shards 0 to 3, found True"),
     ):
         with pytest.raises(InvalidInput, match=told):
             flights.stream(**options)
     assert flights.version == before
+    assert flights.sharding is None
     flights.stream(shards=4).close()
     flights.stream(shards=4).close()
     with pytest.raises(InvalidInput, match=r"is shared out among 4 shards, .* leave it out"):

@@ -16,6 +16,7 @@ from tiltyard.dataset.json_text import shown_schema
 from tiltyard.dataset.metadata import DataFile, FragmentMetadata
 from tiltyard.dataset.namespace_client import check_pair
 from tiltyard.dataset.operations import LanceOperation
+from tiltyard.dataset.packages import frame_of
 from tiltyard.dataset.progress import ToldProgress
 from tiltyard.dataset.scanner import LanceScanner, ScannerBuilder, build
 from tiltyard.dataset.source import read_source
@@ -144,7 +145,7 @@ class LanceFragment(ArrowLike):
 
     def to_pandas(self, columns: Any = None, filter: Any = None, **options: Any) -> Any:
         """Its rows as a `pandas.DataFrame`."""
-        return self.to_table(columns, filter, **options).to_pandas()
+        return frame_of(self.to_table(columns, filter, **options))
 
     def count_rows(self, filter: str | None = None) -> int:
         """Its live rows, or those that pass the filter."""

@@ -128,6 +128,8 @@ class SqlQuery:
             connection.register(self._table, self._source)
             for setting in _SETTINGS:
                 connection.execute(setting)
+            if (found := len(connection.extract_statements(self._sql))) > 1:
+                raise InvalidExpression(f"{found} statements were given: a query is one", self._sql)
             relation = connection.sql(self._sql)
             if relation is None:
                 raise InvalidExpression("the statement gives no rows: a query begins with SELECT", self._sql)

@@ -14,6 +14,7 @@ from tiltyard.dataset.fragment import LanceFragment
 from tiltyard.dataset.handle import Handle, moment_of
 from tiltyard.dataset.json_text import shown_schema, shown_table
 from tiltyard.dataset.lance_schema import LanceSchema
+from tiltyard.dataset.packages import frame_of
 from tiltyard.dataset.scanner import LanceScanner, ScannerBuilder, build
 from tiltyard.dataset.stats import LanceStats
 from tiltyard.dataset.tags import Tags
@@ -213,7 +214,7 @@ class ReadFace(Handle):
 
     def to_pandas(self, columns: ColumnsArgument = None, filter: Any = None, **options: Any) -> Any:
         """The rows as a `pandas.DataFrame`; see `scanner`."""
-        return self.to_table(columns, filter, **options).to_pandas()
+        return frame_of(self.to_table(columns, filter, **options))
 
     def head(self, num_rows: int, **options: Any) -> Any:
         """The first rows as a `pa.Table`."""

@@ -16,6 +16,7 @@ from tiltyard.dataset.handle import refuse
 from tiltyard.dataset.json_text import has_json, shown_batches, shown_schema, shown_table
 from tiltyard.dataset.nearest import nearest_from, nearest_of
 from tiltyard.dataset.not_yet import Named
+from tiltyard.dataset.packages import frame_of
 from tiltyard.errors import InvalidInput, RowOutOfRange, UnsupportedFeature
 from tiltyard.store.account import bytes_read_counter, iops_counter
 from tiltyard.table.dictionaries import united
@@ -84,7 +85,7 @@ class LanceScanner(ArrowLike):
 
     def to_pandas(self, **kwargs: Any) -> Any:
         """The whole result as a `pandas.DataFrame`; `kwargs` go to `pa.Table.to_pandas`."""
-        return self.to_table().to_pandas(**kwargs)
+        return frame_of(self.to_table(), **kwargs)
 
     def count_rows(self) -> int:
         """How many rows the scan gives; reads only what the filter needs."""

@@ -220,8 +220,8 @@ def read_text(text: str, arrow: pa.DataType) -> Literal:
         if word not in ("true", "t", "false", "f"):
             raise Mismatch(f"{text!r} is no boolean: write true or false")
         return Literal(word[0] == "t", pa.bool_())
-    hint = ": write a binary literal as X'00ff'" if kind is Kind.BINARY else ""
-    raise Mismatch(f"text does not compare with {arrow}{hint}")
+    hint = ": write a binary literal as X'00ff', and take a value out of JSON by json_extract(column, '$.a')"
+    raise Mismatch(f"text does not compare with {arrow}{hint if kind is Kind.BINARY else ''}")
 
 
 def exact(literal: Literal, arrow: pa.DataType) -> tuple[int | float, bool]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tiltyard.dataset import arguments
 from tiltyard.dataset.json_text import shown_batches, shown_schema, shown_table
+from tiltyard.dataset.packages import frame_of, polars_of
 from tiltyard.errors import OutcomeUnknown, ShardError, WrongType
 from tiltyard.lake.given import keys_given
 from tiltyard.lake.scan import vector_column
@@ -200,13 +201,11 @@ class LiveScan:
 
     def to_pandas(self) -> Any:
         """Everything, as a `pandas.DataFrame`."""
-        return self.to_arrow().to_pandas()
+        return frame_of(self.to_arrow())
 
     def to_polars(self) -> Any:
         """Everything, as a `polars.DataFrame`."""
-        import polars
-
-        return polars.from_arrow(self.to_arrow())
+        return polars_of(self.to_arrow())
 
     def batches(self) -> Iterator[Any]:
         """`pa.RecordBatch`es one after another. In memory are one batch of the base, and the keys of what

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tiltyard.dataset import arguments
+from tiltyard.dataset.packages import polars_of
 from tiltyard.dataset.scanner import ColumnOrdering
 from tiltyard.errors import InvalidInput
 from tiltyard.lake.words import plain
@@ -61,9 +62,7 @@ class Scan:
 
     def to_polars(self) -> Any:
         """Everything, as a `polars.DataFrame`."""
-        import polars
-
-        return polars.from_arrow(self.to_arrow())
+        return polars_of(self.to_arrow())
 
     def batches(self) -> Iterator[Any]:
         """`pa.RecordBatch`es one after another, in bounded memory."""

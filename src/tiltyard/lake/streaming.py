@@ -18,12 +18,14 @@ from tiltyard.errors import (
     ShardError,
     WriterClosed,
     WrongType,
+    nearest,
 )
 from tiltyard.lake.given import keys_given, rows_given
 from tiltyard.lake.live import Live
 from tiltyard.lake.words import in_plain_words, plain
-from tiltyard.memwal.config import writer_config
+from tiltyard.memwal.config import SETTINGS, writer_config
 from tiltyard.memwal.merge_functions import CLOSED
+from tiltyard.memwal.routing import no_such_shard
 from tiltyard.memwal.sharding import BUCKET, IDENTITY, MAX_BUCKETS, NUM_BUCKETS
 from tiltyard.memwal.stream import ShardedWriter
 from tiltyard.memwal.writer import ShardWriter
@@ -300,14 +302,33 @@ def open_stream(
     aside = arguments.flag("set_shards_aside", set_shards_aside)
     functions = None if merge is None else arguments.text_map("merge", merge)
     interval = None if drain_every is None else _interval(drain_every)
+    for name in options:
+        if name not in SETTINGS:
+            raise InvalidInput(f"a stream has no setting {name!r}; {nearest(name, [*_OWN, *SETTINGS])}")
     writer_config({}, options)  # what is wrong with them is told before the table is changed
     if ds.mem_wal_index_details() is None:
         ds.checkout_latest()
     if ds.mem_wal_index_details() is None:
+        only = _among(only, shards or 1)
         _begin(ds, shards, functions, aside)
     _check_shards(ds, shards)
     _check_merge(ds, functions)
     return Stream(ds, options, only, interval)
+
+
+_OWN = ("shards", "merge", "only", "set_shards_aside", "drain_every")
+"""The settings of a stream that are not those of its writers."""
+
+
+def _among(only: Iterable[Any] | None, count: int) -> list[Any] | None:
+    """The shards that a first stream is for; refused before it settles how many there are."""
+    if only is None:
+        return None
+    named = list(only)
+    for each in named:
+        if isinstance(each, bool) or not isinstance(each, int) or not 0 <= each < count:
+            raise InvalidInput(no_such_shard(count, each))
+    return named
 
 
 def _interval(drain_every: Any) -> float:

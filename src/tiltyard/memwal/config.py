@@ -88,6 +88,8 @@ _MAY_BE_OFF = ("max_wal_flush_interval_ms", "stats_log_interval_ms")
 _OURS = ("max_uncompacted_generations", "max_compaction_wait_ms")
 """Settings that no table keeps: other programs would not know them."""
 _NAMES = {each.name: each for each in fields(WriterConfig)}
+SETTINGS = tuple(_NAMES)
+"""What `options` of a writer may be called."""
 
 
 def writer_config(defaults: Mapping[str, str], options: Mapping[str, Any]) -> WriterConfig:

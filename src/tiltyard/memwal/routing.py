@@ -47,6 +47,11 @@ SEALED_FOR = "tiltyard.sealed.for"
 _VERSION_5, _VARIANT = 0x50, 0x80
 
 
+def no_such_shard(count: int, found: Any) -> str:
+    """The words for a shard that a table with so many of them has not."""
+    return f"the table has the shards 0 to {count - 1}, found {found!r}; shard_of tells which ones rows go to"
+
+
 @dataclass(frozen=True, slots=True)
 class Router:
     """How rows of one table are shared out. `spec` None: all to one shard."""
@@ -91,10 +96,7 @@ class Router:
         count = num_buckets(field) if field.transform == BUCKET else 1
         is_number = isinstance(shown, int) and not isinstance(shown, bool)
         if field.transform != IDENTITY and not (is_number and 0 <= shown < count):
-            raise InvalidInput(
-                f"the table has the shards 0 to {count - 1}, found {shown!r}; shard_of tells which ones rows "
-                "go to"
-            )
+            raise InvalidInput(no_such_shard(count, shown))
         try:
             return self._encoded(pa.array([shown], kind))
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:

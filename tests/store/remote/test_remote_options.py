@@ -76,7 +76,7 @@ def test_a_base_in_another_account_is_opened_there() -> None:
 )
 def test_equal_locations_in_different_places_are_different_stores(uri: str, option: str) -> None:
     one, same, other = (
-        _remote(uri, **{option: value}) for value in ("http://one", "http://one", "http://two")
+        _remote(uri, **{option: value}) for value in ("https://one", "https://one", "https://two")
     )
     assert one.identity == same.identity
     assert one.at("d").identity != other.at("d").identity
@@ -123,7 +123,7 @@ def test_signs_that_cut_a_location_short_have_to_be_encoded(uri: str) -> None:
     ],
 )
 def test_every_name_of_an_option_means_one_thing(service: Service, option: str, name: str) -> None:
-    value = "http://v" if name == "endpoint" else "v"
+    value = "https://v" if name == "endpoint" else "v"
     assert parse_options(service, {option: value}).config == ((name, value),)
     assert is_option(option)
 
@@ -184,6 +184,21 @@ def test_conditions_are_checked_unless_told_otherwise() -> None:
         _of(Service.S3, tiltyard_conditions="maybe")
 
 
+@pytest.mark.parametrize(
+    ("uri", "option"), [("s3://b/x", "aws_endpoint"), ("gs://b/x", "base_url"), ("az://c/x", "endpoint")]
+)
+def test_an_endpoint_without_tls_is_refused_unless_it_is_allowed(
+    uri: str, option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ALLOW_HTTP", "AZURE_ALLOW_HTTP", "AZURE_STORAGE_ALLOW_HTTP"):
+        monkeypatch.delenv(name, raising=False)
+    for more in ({}, {"allow_http": "false"}):
+        with pytest.raises(InvalidInput, match=r"'http://here' is without TLS: .* allow_http=true"):
+            _remote(uri, **{option: "http://here"}, **more)
+    _remote(uri, **{option: "http://here"}, allow_http="true")
+    _remote(uri, **{option: "https://here"})
+
+
 def test_variables_of_the_environment_say_what_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AWS_ALLOW_HTTP"):
         monkeypatch.delenv(name, raising=False)
@@ -223,7 +238,7 @@ def test_an_endpoint_is_the_address_of_a_server(address: str) -> None:
         InvalidInput, match="'aws_endpoint' must be the address of a server such as 'https://"
     ):
         open_store("s3://b/x", {"aws_endpoint": address})
-    assert _of(Service.S3, endpoint="http://x:9/y").get("endpoint") == "http://x:9/y"
+    assert _of(Service.S3, endpoint="https://x:9/y").get("endpoint") == "https://x:9/y"
 
 
 @pytest.mark.parametrize(

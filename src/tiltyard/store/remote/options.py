@@ -229,11 +229,23 @@ def parse_options(service: Service, options: Mapping[str, Any]) -> RemoteOptions
             raise InvalidInput(
                 f"unknown storage option {given!r} for {service.value}; {nearest(name, known)}"
             )
+    _check_encrypted(config, client)
     timeout = float(str(client.setdefault("timeout", _text(TIMEOUT_SECONDS))).removesuffix("ms")) / 1000
     told = tuple(sorted((str(name), str(value)) for name, value in options.items() if value is not None))
     return RemoteOptions(
         tuple(sorted(config.items())), tuple(sorted(client.items())), timeout, **bounds, given=told
     )
+
+
+def _check_encrypted(config: Mapping[str, str | bool], client: Mapping[str, str | bool]) -> None:
+    """Refuse an endpoint without TLS that is not allowed: no request to it would ever be sent."""
+    endpoint = str(config.get("endpoint") or config.get("base_url") or "")
+    plain = endpoint.lower().startswith("http://")
+    if plain and not client.get("allow_http", False) and not config.get("use_emulator", False):
+        raise InvalidInput(
+            f"the endpoint {endpoint!r} is without TLS: give the storage option allow_http=true (for S3, the "
+            "variable AWS_ALLOW_HTTP=true) if that is meant, or an https:// endpoint"
+        )
 
 
 def plain_name(name: object) -> str:

@@ -452,7 +452,7 @@ def moved(ground: Ground) -> Finding:
             )
         answer = store.move_dir("move/from", "move/to")
     except UnsupportedFeature:
-        return Finding(MOVED, Grade.SLOWER, "not offered", "tables cannot be renamed")
+        return Finding(MOVED, Grade.SLOWER, "not offered", "a table that a catalog renames keeps its place")
     if answer is not Created.WON:
         raise StoreError(f"a rename answered {answer.value!r}: {store.failure('move/to')}")
     names = ground.other.list_names("move/to"), ground.other.exists("move/from/a")
