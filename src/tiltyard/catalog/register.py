@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tiltyard import runtime
+from tiltyard.catalog.added import followed
 from tiltyard.catalog.names import REGISTER
 from tiltyard.catalog.old_files import is_due, remove_old_files
 from tiltyard.catalog.rows import REPAIR, Rows, batch_of
@@ -181,6 +182,18 @@ def load(snapshot: Snapshot) -> Register:
         fields.append(snapshot.schema.field((name,)).arrow_field)
     batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
     return Register(snapshot.version, Rows(batch), metadata, snapshot)
+
+
+def load_after(before: Register, snapshot: Snapshot) -> Register:
+    """As `load`, where an earlier version is known."""
+    rows = None if before.snapshot is None else followed(before.snapshot, before.rows, snapshot)
+    if rows is None:
+        register = load(snapshot)
+        register.rows.learn(before.rows)
+        return register
+    metadata = snapshot.manifest.table_metadata
+    check_reader(metadata, snapshot.store.uri)
+    return Register(snapshot.version, rows, metadata, snapshot)
 
 
 def _columns(snapshot: Snapshot) -> dict[str, Any]:
@@ -347,9 +360,7 @@ class RegisterTable:
             known = held.register.snapshot
             if known.manifest is snapshot.manifest and known.location == snapshot.location:
                 return _Held(self.root, held.register, directory_ns, looked_ns, moment)
-        register = load(snapshot)
-        if held is not None:
-            register.rows.learn(held.register.rows)
+        register = load(snapshot) if held is None else load_after(held.register, snapshot)
         return _Held(self.root, register, directory_ns, looked_ns, moment)
 
     def _has_next(self, register: Register) -> bool:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tiltyard import runtime
+from tiltyard.catalog import added
 from tiltyard.catalog.register import Register, with_key
 from tiltyard.errors import (
     CorruptFile,
@@ -85,8 +86,10 @@ class Rewrite:
         data_format = written_format(previous)
         fragments = self._write(rows, schema, data_format)
         uuid = str(runtime.uuid4())
-        members = {MEMBERS_PROPERTY: json.dumps([uuid, *served])} if served else {}
-        transaction = Transaction(previous.version, uuid, Overwrite(fragments, schema), members)
+        properties = added.told(self._snapshot, rows)
+        if served:
+            properties[MEMBERS_PROPERTY] = json.dumps([uuid, *served])
+        transaction = Transaction(previous.version, uuid, Overwrite(fragments, schema), properties)
         manifest = next_manifest(previous, schema, fragments, metadata, data_format)
         location = self._location()
         try:

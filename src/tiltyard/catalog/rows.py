@@ -8,8 +8,10 @@ Columns that other writers added, and rows of types that we do not know, go thro
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -78,11 +80,24 @@ def properties_text(properties: Mapping[str, str] | None) -> str | None:
 class Rows:
     """The rows of one version, in their order. Share it freely among threads."""
 
-    __slots__ = ("_at", "_ids", "_listings", "_more", "_places", "_searches", "_twice", "_types", "batch")
+    __slots__ = (
+        "_at",
+        "_ids",
+        "_listings",
+        "_more",
+        "_places",
+        "_searches",
+        "_twice",
+        "_types",
+        "added",
+        "batch",
+    )
 
     def __init__(self, batch: Any) -> None:
         """`batch`: a `pa.RecordBatch` with the five columns, and any others behind them."""
         self.batch = batch
+        self.added: list[Row] | None = None
+        """What these are more than the rows that they were made from; None where they are not just more."""
         self._ids: list[str] | None = None
         self._types: list[str] | None = None
         self._at: dict[str, int] | None = None
@@ -241,6 +256,7 @@ class Rows:
         if added:
             pieces.append(batch_of(added, self.batch.schema))
         made = Rows(_joined(pieces, self.batch.schema))
+        made.added = None if gone or beside else added
         if not self._twice and self._ids is not None and not gone and not beside:
             # Most changes put one row: what is known goes over.
             made._ids = [*self._ids, *(row.object_id for row in added)]
@@ -305,29 +321,32 @@ def batch_of(rows: Sequence[Row], schema: Any) -> Any:
 
 def text_array(values: Sequence[str | None]) -> Any:
     """Text as a `pa.StringArray`. Put together here, for `pa.array` would load pandas: a second."""
+    nulls = values.count(None)
+    if nulls == len(values):
+        return pa.nulls(nulls, pa.string())
     encoded = [b"" if value is None else value.encode() for value in values]
-    nulls = [value is None for value in values]
-    buffers = [_validity(nulls), _offsets([len(each) for each in encoded]), pa.py_buffer(b"".join(encoded))]
-    return pa.StringArray.from_buffers(len(values), buffers[1], buffers[2], buffers[0], sum(nulls))
+    data = pa.py_buffer(b"".join(encoded))
+    return pa.StringArray.from_buffers(len(values), _offsets(encoded), data, _validity(values), nulls)
 
 
 def _lists(values: Sequence[tuple[str | None, ...] | None], arrow: Any) -> Any:
-    nulls = [value is None for value in values]
+    nulls = values.count(None)
+    if nulls == len(values):
+        return pa.nulls(nulls, arrow)
     items = text_array([item for value in values for item in value or ()])
-    buffers = [_validity(nulls), _offsets([len(value or ()) for value in values])]
-    return pa.Array.from_buffers(arrow, len(values), buffers, sum(nulls), children=[items])
+    buffers = [_validity(values), _offsets([value or () for value in values])]
+    return pa.Array.from_buffers(arrow, len(values), buffers, nulls, children=[items])
 
 
-def _validity(nulls: Sequence[bool]) -> Any:
-    if not any(nulls):
+def _validity(values: Sequence[Any]) -> Any:
+    if None not in values:
         return None
-    return pa.py_buffer(np.packbits(~np.array(nulls, np.bool_), bitorder="little").tobytes())
+    valid = np.array([value is not None for value in values], np.bool_)
+    return pa.py_buffer(np.packbits(valid, bitorder="little").tobytes())
 
 
-def _offsets(lengths: Sequence[int]) -> Any:
-    offsets = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:], dtype=np.int32)
-    return pa.py_buffer(offsets.tobytes())
+def _offsets(values: Sequence[Sized]) -> Any:
+    return pa.py_buffer(array("i", accumulate(map(len, values), initial=0)))
 
 
 def _kept(batch: Any, gone: Sequence[int]) -> list[Any]:
