@@ -451,3 +451,24 @@ def test_nobody_who_wants_its_change_synced_is_served_by_one_who_does_not_sync(r
     fresh(root).mutate(serving(asker))
     assert asker.end() == ("a",)
     assert version(root) == before + 2
+
+
+def test_whoever_lost_a_version_without_a_turn_asks_again(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It went on alone, for nobody went on, and then somebody did."""
+    catalog = fresh(root)
+    catalog.register()
+    publish, fates = catalog._table.publish, [waiting.Fate.ALONE, waiting.Fate.TURN]
+    versions: list[int] = []
+
+    def loses(*args: Any) -> Created:
+        if not versions:
+            fresh(root).mutate(lambda draft: draft.put(Row("other", NAMESPACE)))
+        versions.append(args[1])
+        return publish(*args)
+
+    monkeypatch.setattr(waiting.Request, "wait", lambda self, turn: fates.pop(0))
+    catalog._table.publish = loses
+    with fresh(root)._table.store.turnstile(names.VERSIONS_DIR, 0.0) as theirs:
+        assert theirs
+        create_namespace(catalog, ("a",))
+    assert (ids(root), fates, len(versions)) == (["a", "n", "other"], [], 2)

@@ -283,7 +283,7 @@ class _Round:
         self.first_change: int | None = None
         """The first change that changed something: answers from there on rest on what is to be written."""
         self.new = changes[0].new if len(changes) == 1 else None
-        """What may be asked of another process, once."""
+        """What may be asked of another process."""
         self.doubt: Request | None = None
         """A request without an answer."""
         self.served = Served(table)
@@ -376,16 +376,17 @@ class _Round:
     def _wait(self, turn: ExitStack, lost: bool) -> Fate:
         """Wait for our turn, or until another process has done our work."""
         table, new = self.table, self.new
-        if new is None or lost:
+        if new is None or self.served:  # others wait for us, who must not wait for others
             return Fate.TURN if self._queue_up(turn, lost) else Fate.ALONE
-        self.new = None
         came = try_turn_first(table.store, table.session, turn)
         if came:
             return Fate.TURN
         asked = None if came is None else request(table, new)
         if asked is None:
-            return Fate.TURN if self._queue_up(turn) else Fate.ALONE
+            return Fate.TURN if self._queue_up(turn, lost) else Fate.ALONE
         fate = asked.wait(turn)
+        if fate not in (Fate.TURN, Fate.ALONE):  # else nobody has taken it over: a lost version asks again
+            self.new = None
         if fate is Fate.DONE:
             self.answers = [new.answer]
         elif fate is Fate.TAKEN:

@@ -319,6 +319,9 @@ class Served:
         self._table = table
         self._taken: dict[str, _Taken] = {}
 
+    def __len__(self) -> int:
+        return len(self._taken)
+
     @property
     def uuids(self) -> list[str]:
         """The requests whose rows were put: what the version that carries them has to name."""
