@@ -12,6 +12,7 @@ from hypothesis import settings
 from peer import Peer
 from soaking import Soak
 from tiltyard.store.uri import DURABLE_VARIABLE
+from workers import Crew
 
 if TYPE_CHECKING:
     from s3_server import S3Server
@@ -34,6 +35,14 @@ def peer() -> Iterator[Peer]:
     process = Peer()
     yield process
     process.close()
+
+
+@pytest.fixture(scope="session")
+def crew() -> Iterator[Crew]:
+    """Workers of both implementations, kept alive for the session."""
+    workers = Crew()
+    yield workers
+    workers.close()
 
 
 @pytest.fixture

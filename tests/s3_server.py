@@ -1,16 +1,19 @@
-"""A real S3 protocol on loopback: moto's server, and a proxy in front of it that counts requests and breaks
-some of them.
+"""A real S3 protocol on loopback: a server that answers with moto's S3, counts requests and breaks some of
+them on the way there and back ("the proxy").
 
-moto keeps If-None-Match on PUT, but looks and puts in two steps; the proxy lets one conditional request pass
-at a time, so that it is atomic as on S3. All other behaviour is moto's.
+moto's own server asks itself for each request which of 200 services is meant, which takes as long as the
+answer: its application for S3 is called here. moto keeps If-None-Match on PUT, but looks and puts in two
+steps; the proxy lets one conditional request pass at a time, so that it is atomic as on S3. All other
+behaviour is moto's.
 """
 
 from __future__ import annotations
 
-import http.client
+import io
 import logging
 import re
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -53,7 +56,10 @@ class Request:
 class Rule:
     """What happens to some requests: those of the method whose key matches, from the `skip`th on, `times`."""
 
-    what: str  # lose, drop, late, twice, delay, status, done-status, truncate, short, unconditional, nameless
+    what: str
+    """lose, drop, late, twice, delay, status, done-status, truncate, short, unconditional, nameless; "hold"
+    and "held": on its way until `let_go`, and then it arrives, or does not, and nobody hears of it.
+    """
     method: str = ".*"
     key: str = ".*"
     times: int = 1
@@ -62,6 +68,9 @@ class Rule:
     status: int = 503
     conditional: bool = False  # only requests with a condition
     struck: int = 0
+    reached: threading.Event = field(default_factory=threading.Event)
+    let_go: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
 
     def strikes(self, request: Request) -> bool:
         if not (re.fullmatch(self.method, request.kind) and re.search(self.key, request.key)):
@@ -84,26 +93,22 @@ class S3Server:
     """moto behind a proxy. `endpoint` is the proxy's."""
 
     def __init__(self) -> None:
-        from moto.server import ThreadedMotoServer
+        from moto.moto_server.werkzeug_app import create_backend_app
 
         logging.getLogger("werkzeug").setLevel(logging.CRITICAL)
-        self._moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-        self._moto.start()
-        self._port = self._moto.get_host_and_port()[1]
+        self._moto = create_backend_app("s3")
         self.requests: list[Request] = []
         self.rules: list[Rule] = []
         self._lock = threading.Lock()
         self._conditional = threading.Lock()
-        self._local = threading.local()
         self._proxy = _Proxy(("127.0.0.1", 0), _handler(self))
         self.endpoint = f"http://127.0.0.1:{self._proxy.server_address[1]}"
-        self._thread = threading.Thread(target=self._proxy.serve_forever, args=(0.05,), daemon=True)
+        self._thread = threading.Thread(target=self._proxy.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         self._proxy.shutdown()
         self._proxy.server_close()
-        self._moto.stop()
 
     # -- for tests -------------------------------------------------------------------------------
 
@@ -126,13 +131,7 @@ class S3Server:
 
     def ask(self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None) -> Answer:
         """A request straight to moto."""
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
-        try:
-            connection.request(method, path, body, headers or {})
-            answer = connection.getresponse()
-            return Answer(answer.status, answer.reason, answer.getheaders(), answer.read())
-        finally:
-            connection.close()
+        return self._sent(method, path, body, headers or {})
 
     def keys(self, bucket: str, prefix: str = "") -> list[str]:
         """The keys that stand in a bucket."""
@@ -170,6 +169,14 @@ class S3Server:
         what = rule.what if rule else ""
         if what == "drop":
             return answer(None, None)
+        if what in ("hold", "held"):
+            assert rule is not None
+            rule.reached.set()
+            rule.let_go.wait(60)
+            if what == "hold":
+                self._forward(request, path)
+            rule.ended.set()
+            return answer(None, None)
         if what == "delay":
             assert rule is not None
             time.sleep(rule.seconds)
@@ -199,27 +206,54 @@ class S3Server:
         return answer(got, len(got.body) // 2 if what == "truncate" else None)
 
     def _forward(self, request: Request, path: str) -> Answer:
-        headers = {k: v for k, v in request.headers.items() if k not in HOP and k != "host"}
-        headers["host"] = self.endpoint.removeprefix("http://")
+        headers = {k: v for k, v in request.headers.items() if k not in HOP}
         if "if-none-match" not in headers:
             return self._sent(request.method, path, request.body, headers)
         with self._conditional:
             return self._sent(request.method, path, request.body, headers)
 
     def _sent(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> Answer:
-        connection = getattr(self._local, "connection", None)
-        for fresh in (connection is None, True):
-            if fresh:
-                connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
-                self._local.connection = connection
-            try:
-                connection.request(method, path, body, headers)
-                got = connection.getresponse()
-                return Answer(got.status, got.reason, got.getheaders(), got.read())
-            except (http.client.RemoteDisconnected, ConnectionError):
-                if fresh:
-                    raise
-        raise AssertionError("not reached")
+        """What moto says to a request."""
+        bare, _, query = path.partition("?")
+        host = self.endpoint.removeprefix("http://")
+        environ: dict[str, Any] = {
+            "wsgi.version": (1, 0),
+            "wsgi.url_scheme": "http",
+            "wsgi.input": io.BytesIO(body),
+            "wsgi.errors": sys.stderr,
+            "wsgi.multithread": True,
+            "wsgi.multiprocess": False,
+            "wsgi.run_once": False,
+            "REQUEST_METHOD": method,
+            "SCRIPT_NAME": "",
+            "PATH_INFO": unquote(bare).encode().decode("latin-1"),
+            "QUERY_STRING": query,
+            "REQUEST_URI": path,
+            "RAW_URI": path,
+            "REMOTE_ADDR": "127.0.0.1",
+            "SERVER_NAME": "127.0.0.1",
+            "SERVER_PORT": host.rpartition(":")[2],
+            "SERVER_PROTOCOL": "HTTP/1.1",
+            "CONTENT_LENGTH": str(len(body)),
+        }
+        for name, value in headers.items():
+            key = name.upper().replace("-", "_")
+            environ[key if key == "CONTENT_TYPE" else f"HTTP_{key}"] = value
+        environ["HTTP_HOST"] = host
+        begun: list[Any] = []
+
+        def begin(status: str, answered: list[tuple[str, str]], error: Any = None) -> Any:
+            begun[:] = status, answered
+
+        chunks = self._moto(environ, begin)
+        try:
+            content = b"".join(chunks)
+        finally:
+            if hasattr(chunks, "close"):
+                chunks.close()
+        status, answered = begun
+        number, _, reason = status.partition(" ")
+        return Answer(int(number), reason, answered, content)
 
 
 class _Proxy(ThreadingHTTPServer):

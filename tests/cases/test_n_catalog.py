@@ -5,7 +5,6 @@ N05 to N07, N09 to N13).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -74,13 +73,6 @@ def all_at_once(call):
     for each in running: each.join()
     return answers
 """
-
-
-@pytest.fixture(scope="module")
-def crew() -> Iterator[Crew]:
-    workers = Crew()
-    yield workers
-    workers.close()
 
 
 @pytest.fixture

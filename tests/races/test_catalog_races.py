@@ -5,14 +5,13 @@ everybody else, no row twice, no directory left behind, no version missing (case
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from catalog_programs import EACH, Answers, Program, at_once, by_name, check_register, programs
 from peer import Peer
 from tiltyard.catalog import Catalog, open_catalog
 from tiltyard.catalog.found import find_table
@@ -22,107 +21,7 @@ from tiltyard.catalog.renaming import rename_table
 from tiltyard.catalog.tables import table_exists
 from tiltyard.catalog.trash import dropped_tables, undrop_table
 from tiltyard.dataset import LanceDataset
-from tiltyard.table.versions import list_versions
-from workers import Crew, Worker
-
-OURS = """
-import pyarrow as pa
-from tiltyard import errors
-from tiltyard.catalog import open_catalog
-from tiltyard.catalog.namespaces import create_namespace, drop_namespace
-from tiltyard.catalog.purging import purge
-from tiltyard.catalog.renaming import rename_table
-from tiltyard.catalog.tables import create_table
-from tiltyard.catalog.trash import drop_table, undrop_table
-catalog = open_catalog(root)
-CODES = {"NamespaceNotFound": 1, "NamespaceAlreadyExists": 2, "NamespaceNotEmpty": 3,
-         "TableNotFound": 4, "TableNotDropped": 4, "TableAlreadyExists": 5, "CatalogThrottled": 21}
-data = pa.table({"by": [me]})
-
-def call(verb, id):
-    try:
-        if verb == "create": create_table(catalog, id, data, mode="create")
-        elif verb == "exist_ok":
-            _, table = create_table(catalog, id, data, mode="exist_ok")
-            return table.to_table()["by"][0].as_py()
-        elif verb == "overwrite": create_table(catalog, id, data, mode="overwrite")
-        elif verb == "drop": drop_table(catalog, id)
-        elif verb == "undrop": undrop_table(catalog, id)
-        elif verb == "purge": return len(purge(catalog, 0).given_up)
-        elif verb == "rename": rename_table(catalog, id, (*id[:-1], id[-1] + "-new"))
-        elif verb == "create_namespace": create_namespace(catalog, id)
-        elif verb == "drop_namespace": drop_namespace(catalog, id)
-    except errors.TiltyardError as error:
-        return CODES.get(type(error).__name__) or f"{type(error).__name__}: {error}"
-    return "ok"
-"""
-"""`call` in one of our processes: "ok", a code of the specification, or what else went wrong."""
-
-PYLANCE = """
-import io
-import pyarrow as pa
-import lance_namespace as ln
-from lance.namespace import DirectoryNamespace
-catalog = DirectoryNamespace(root=root)
-sink = io.BytesIO()
-with pa.ipc.new_stream(sink, pa.schema([("by", pa.int64())])) as stream:
-    stream.write_table(pa.table({"by": [me]}))
-body = sink.getvalue()
-
-def call(verb, id):
-    id = list(id)
-    try:
-        if verb == "create": catalog.create_table(ln.CreateTableRequest(id=id, mode="create"), body)
-        elif verb == "drop": catalog.drop_table(ln.DropTableRequest(id=id))
-        elif verb == "create_namespace": catalog.create_namespace(ln.CreateNamespaceRequest(id=id))
-        elif verb == "drop_namespace": catalog.drop_namespace(ln.DropNamespaceRequest(id=id))
-    except Exception as error:
-        return int(getattr(error, "code", 99))
-    return "ok"
-"""
-
-LANCEDB = """
-import pyarrow as pa
-import lancedb
-catalog = lancedb.connect_namespace("dir", {"root": root})
-data = pa.table({"by": [me]})
-
-def call(verb, id):
-    space = list(id[:-1])
-    try:
-        if verb == "create": catalog.create_table(id[-1], data, namespace_path=space)
-        elif verb == "drop": catalog.drop_table(id[-1], namespace_path=space)
-        elif verb == "create_namespace": catalog.create_namespace(list(id))
-    except Exception as error:
-        return 99
-    return "ok"
-"""
-
-EACH = "\nresult = [call(verb, tuple(id)) for id in ids]\n"
-
-Answers = list[list[Any]]
-Program = tuple[Worker, str]
-
-
-def programs(crew: Crew, ours: int, pylance: int = 0, lancedb: int = 0) -> list[Program]:
-    """Workers with the source that gives each its `call`."""
-    theirs = crew.peers(pylance + lancedb) if pylance + lancedb else []
-    return [
-        *((worker, OURS) for worker in (crew.ours(ours) if ours else [])),
-        *((worker, PYLANCE) for worker in theirs[:pylance]),
-        *((worker, LANCEDB) for worker in theirs[pylance:]),
-    ]
-
-
-def at_once(running: list[Program], gate: Path, sources: list[str], **variables: Any) -> Answers:
-    """Each program runs its source, all from the same moment on."""
-    wait = f"\nimport os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.0005)\n"
-    for me, ((worker, prelude), source) in enumerate(zip(running, sources, strict=True)):
-        worker.begin(prelude + wait + source, me=me, **variables)
-    gate.touch()
-    answers = [worker.answer() for worker, _ in running]
-    gate.unlink()
-    return answers
+from workers import Crew
 
 
 def every(running: list[Program], gate: Path, verb: str, ids: list[Any], root: Path) -> Answers:
@@ -134,24 +33,8 @@ def every(running: list[Program], gate: Path, verb: str, ids: list[Any], root: P
 
 
 def check_catalog(root: Path, *, orphans: int = 0) -> Catalog:
-    """No id twice, no gap in the versions, no hashed directory that nobody names, but so many."""
     catalog = open_catalog(str(root))
-    register = catalog.register()
-    assert not register.rows.duplicates()
-    versions = sorted(each.version for each in list_versions(catalog.store.at("__manifest")))
-    assert versions == list(range(1, len(versions) + 1))
-    named = {row.location for row in register.rows}
-    kept = " ".join(register.metadata.values())
-    left = [
-        name
-        for name in os.listdir(root)
-        if re.match("[0-9a-f]{8}_", name) and name not in named and name not in kept
-    ]
-    assert len(left) <= orphans, left
-    for row in register.rows:
-        for end in range(1, row.object_id.count("$") + 1):
-            above = "$".join(row.object_id.split("$")[:end])
-            assert register.rows.find(above) is not None, f"{row.object_id} has no {above}"
+    check_register(catalog, orphans=orphans)
     return catalog
 
 
@@ -160,10 +43,6 @@ def read_by(catalog: Catalog, id: Any) -> list[Any]:
     table = LanceDataset(str(Path(catalog.store.uri.removeprefix("file://")) / found.location)).to_table()
     values: list[Any] = table["by"].to_pylist()
     return values
-
-
-def by_name(answers: Answers) -> Iterator[list[Any]]:
-    return map(list, zip(*answers, strict=True))
 
 
 NAMES = 6
@@ -376,11 +255,8 @@ def test_without_a_register_every_drop_ends_once(
     place = tmp_path / "directories"
     kinds = [["create", "drop"], ["undrop", "drop"], ["purge", "create"], ["undrop", "drop", "purge"]]
     sources = [f"verbs = {kinds[me % 4]}{LIVES}" for me in range(workers)]
-    opened = f"open_catalog(root, properties={DIRECTORIES})"
-    running = [
-        (worker, prelude.replace("open_catalog(root)", opened)) for worker, prelude in programs(crew, workers)
-    ]
-    answers = at_once(running, tmp_path / "gate", sources, root=str(place), rounds=rounds)
+    running = programs(crew, workers)
+    answers = at_once(running, tmp_path / "gate", sources, DIRECTORIES, root=str(place), rounds=rounds)
     told = Counter((verb, answer) for each in answers for verb, answer in each)
     allowed = {"create": {"ok", 5}, "drop": {"ok", 4}, "undrop": {"ok", 4, 5}, "purge": set(range(9))}
     assert all(answer in allowed[verb] for verb, answer in told), told

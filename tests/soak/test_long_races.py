@@ -8,7 +8,6 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,13 +24,6 @@ MIXED_ROUNDS = 40
 KILLS = 60
 DAMAGES = 2000
 FIRST_SEED = 10_000  # other accidents than those of `make test`
-
-
-@pytest.fixture(scope="module")
-def crew() -> Iterator[Crew]:
-    workers = Crew()
-    yield workers
-    workers.close()
 
 
 def pairs(path: str) -> list[tuple[int, int]]:

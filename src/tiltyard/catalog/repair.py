@@ -29,7 +29,7 @@ from tiltyard import runtime
 from tiltyard.catalog import moves
 from tiltyard.catalog.batch_intents import BATCH_DIR
 from tiltyard.catalog.findings import OF_ROWS, OPTIONS, Finding, Mend
-from tiltyard.catalog.found import is_directory
+from tiltyard.catalog.found import has_versions, is_directory
 from tiltyard.catalog.markers import DEREGISTERED
 from tiltyard.catalog.names import inside_table, is_place
 from tiltyard.catalog.rows import Row
@@ -214,7 +214,7 @@ def repair(catalog: Catalog, plan: Plan) -> Repaired:
         except StoreError as error:
             not_done.append(f"{mark} ({error})")
     for source, target in aside.items():
-        refused = _move(store, source, target)
+        refused = _carry(store, source, target)
         if refused is not None:
             not_done.append(refused)
     return Repaired(catalog.register().version if plan.version else 0, path, tuple(not_done))
@@ -275,6 +275,39 @@ def _move(store: Store, source: str, target: str) -> str | None:
     return f"{source} ({store.failure(target) or answer.value})"
 
 
+def _carry(store: Store, source: str, target: str) -> str | None:
+    """Move a directory that holds no table, where the store has no such step by copies; why not, if it could
+    not be moved.
+    """
+    try:
+        answer = store.move_dir(source, target)
+    except ObjectNotFound:
+        return None
+    except UnsupportedFeature:
+        return _copied_away(store, source, target)
+    except StoreError as error:
+        return f"{source} ({error})"
+    return None if answer is Created.WON else f"{source} ({store.failure(target) or answer.value})"
+
+
+def _copied_away(store: Store, source: str, target: str) -> str | None:
+    """The same by copies. What comes meanwhile stays, and with a version of a table everything does."""
+    try:
+        paths = [each.path for each in store.list(source)]
+        copies = {path: target + path[len(source) :] for path in paths}
+        for path, copy in copies.items():
+            answer = store.copy_create(path, copy)
+            if answer is not Created.WON:
+                return f"{source} ({store.failure(copy) or answer.value})"
+        if has_versions(store, source):
+            store.delete_many(list(copies.values()))
+            return f"{source} (it has become a table meanwhile)"
+        store.delete_many(paths).check()
+    except StoreError as error:
+        return f"{source} ({error})"
+    return None
+
+
 def _read(store: Store, path: str) -> bytes | None:
     try:
         return store.read(path).to_pybytes()
@@ -310,7 +343,9 @@ def undo(catalog: Catalog, path: str) -> tuple[str, ...]:
             told.append(f"{mark}: is there again")
     for source, target in (undone.moved | undone.set_aside).items():
         if is_directory(store, target):
-            refused = _move(store, target, source)
+            refused = (
+                _carry(store, target, source) if source in undone.set_aside else _move(store, target, source)
+            )
             told.append(f"{source}: {'is there again' if refused is None else refused}")
     return tuple(told)
 
