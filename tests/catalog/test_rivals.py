@@ -61,15 +61,15 @@ def directories(root: str) -> list[str]:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The versions of registers that were read."""
+    """The versions of registers that were read after others."""
     versions: list[int] = []
-    real = registers.load
+    real = registers.load_after
 
-    def load(snapshot: Snapshot) -> registers.Register:
+    def load(before: registers.Register, snapshot: Snapshot) -> registers.Register:
         versions.append(snapshot.version)
-        return real(snapshot)
+        return real(before, snapshot)
 
-    monkeypatch.setattr(registers, "load", load)
+    monkeypatch.setattr(registers, "load_after", load)
     return versions
 
 
