@@ -282,3 +282,11 @@ def test_minus_null_is_null() -> None:
 def test_divisors_without_a_64_bit_number() -> None:
     with pytest.raises(InvalidExpression, match="9223372036854775808 is no 64-bit number"):
         values("gcd(x, 0)", x=[-(2**63)])
+
+
+def test_lists_out_of_nothing() -> None:
+    assert values("string_to_array(s, ',')", s=["", "a,", None]) == [[], ["a", ""], None]
+    assert values("string_to_array(s, '')", s=["", "ab"]) == [[], ["ab"]]
+    assert values("string_to_array(s, ',', '')", s=["", ","]) == [[], [None, None]]
+    assert values("array_repeat(x, x)", x=[2, 0, None]) == [[2, 2], [], None]
+    assert values("l[NULL]", l=[[1], None]) == [None, None]

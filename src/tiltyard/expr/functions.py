@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from tiltyard.expr import json_functions, moments, numeric, regex_functions, strings
+from tiltyard.expr.capitals import cased
 from tiltyard.expr.coerce import Kind, Mismatch, kind_of
 from tiltyard.expr.list_values import LIST_ALIASES
 from tiltyard.expr.signatures import (
@@ -296,8 +297,8 @@ SIGNATURES: dict[str, Signature] = {
     "floor": one(NUMBER, _whole_floor("floor")),
     "round": Signature((NUMBER, WHOLE), 1, 2, _round, _SECOND),
     "isnan": one(NUMBER, _is_nan),
-    "lower": one(TEXT, on("utf8_lower")),
-    "upper": one(TEXT, on("utf8_upper")),
+    "lower": one(TEXT, cased("utf8_lower", str.lower)),
+    "upper": one(TEXT, cased("utf8_upper", str.upper)),
     "reverse": one(TEXT, on("utf8_reverse")),
     "length": Signature((TEXT,), 1, 1, on("utf8_length"), as_text=True),
     "octet_length": one(BYTES, on("binary_length")),

@@ -132,11 +132,10 @@ def _resize(args: Sequence[Any], rows: int) -> pa.Array:
 
 
 def _repeat(args: Sequence[Any], rows: int) -> pa.Array:
-    times = np.maximum(_numbers(args[1], rows)[0], 0)
+    given, known = _numbers(args[1], rows)
+    times = np.maximum(np.where(known, given, 0), 0)
     check_elements(times)
-    return lists_of(
-        array_of(args[0], rows), np.repeat(np.arange(rows), times), times, np.ones(rows, np.bool_)
-    )
+    return lists_of(array_of(args[0], rows), np.repeat(np.arange(rows), times), times, known)
 
 
 def _flatten(args: Sequence[Any], rows: int) -> pa.Array:
@@ -467,6 +466,7 @@ def _from_string(args: Sequence[Any], rows: int) -> pa.Array:
         found = pa.array(made, pa.list_(texts.type))
     else:
         found = pa.ListArray.from_arrays(pa.array(range(rows + 1), pa.int32()), texts, mask=texts.is_null())
+    found = pc.if_else(pc.equal(texts, ""), pa.scalar([], found.type), found)
     if len(args) < 3:
         return found
     parts = ragged(found, rows)

@@ -119,6 +119,8 @@ def _element_at(args: Sequence[Any], rows: int) -> pa.Array:
 
 
 def _element(lists: Node, number: Node, height: int) -> Node:
+    if kind_of(number.type) is Kind.NULL:
+        number = Literal(None, pa.int64())
     if kind_of(number.type) is not Kind.INT:
         raise Mismatch("the number of an element must be a whole number; 1 is the first")
     if isinstance(number, Literal) and isinstance(number.value, int) and abs(number.value) >= 1 << 62:
