@@ -12,6 +12,7 @@ import pytest
 import tiltyard as ty
 from serving import ROWS, keys, serving
 from tiltyard.errors import (
+    InvalidInput,
     NamespaceNotEmpty,
     NamespaceNotFound,
     SchemaMismatch,
@@ -97,6 +98,8 @@ def test_a_lake_behind_keys(tmp_path: Path) -> None:
             ty.connect(server.uri).tables()
         lake = ty.connect(server.uri, properties={"header.authorization": "Bearer boss-secret"})
         assert lake.tables() == []
+        with pytest.raises(InvalidInput, match=r"header\.authorization"):
+            ty.connect(server.uri, properties={"header_authorization": "x"})
         assert "boss-secret" not in repr(lake)
         assert pickle.loads(pickle.dumps(lake)).tables() == []
 

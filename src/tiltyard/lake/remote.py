@@ -23,6 +23,7 @@ from tiltyard.errors import (
     TableNotFound,
     TiltyardError,
     UnsupportedFeature,
+    nearest,
 )
 from tiltyard.lake.keys import check_key, with_key
 from tiltyard.lake.lake import Lake
@@ -36,15 +37,17 @@ if TYPE_CHECKING:
     from tiltyard.catalog import Catalog
 
 PAGE = 1000
+HEADERS = ("header.", "headers.")
+PROPERTIES = ("delimiter", "tls.ssl_ca_cert", "tls.cert_file", "tls.key_file", "tls.assert_hostname")
 
 
 class RemoteLake(Lake):
     """The lake behind a server of the REST namespace specification: `tiltyard.connect("https://...")`.
 
-    `properties`: `header.<name>` for headers of every request, such as `header.authorization`;
-    `tls.ssl_ca_cert`. `storage_options`: of the storage that the tables lie in, where the server gives none
-    out. What the specification has no route for (`undrop`, `dropped`) is refused: it is done where the
-    catalog lies.
+    `properties`: `header.<name>` for headers of every request, such as `header.authorization`; `delimiter`;
+    `tls.ssl_ca_cert`, `tls.cert_file`, `tls.key_file`, `tls.assert_hostname`. `storage_options`: of the
+    storage that the tables lie in, where the server gives none out. What the specification has no route for
+    (`undrop`, `dropped`) is refused: it is done where the catalog lies.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class RemoteLake(Lake):
             {} if storage_options is None else arguments.mapping("storage_options", storage_options)
         )
         texts = {} if properties is None else arguments.text_map("properties", properties)
+        _check_properties(texts)
         self._client: RestClient = client_of({**texts, "uri": uri})
 
     def __repr__(self) -> str:
@@ -294,6 +298,14 @@ class RemoteLake(Lake):
         """The server has no route that tells of a dropped table by its place: writes go on until its data are
         deleted, as those of every client of the specification do.
         """
+
+
+def _check_properties(properties: Mapping[str, str]) -> None:
+    """Raise `InvalidInput` for a property that has no effect: its name is mistyped."""
+    for key in properties:
+        if key not in PROPERTIES and not (key.startswith(HEADERS) and key.partition(".")[2]):
+            known = [*PROPERTIES, "header.authorization", "header.x-api-key"]
+            raise InvalidInput(f"a lake behind a server has no property {key!r}; {nearest(key, known)}")
 
 
 def _reader(data: Any, schema: Any) -> pa.RecordBatchReader:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from tiltyard import runtime
 from tiltyard.runtime.scratch import Scratch
 from tiltyard.server.failures import Failure, invalid
 from tiltyard.server.limits import MIB, Limits
@@ -14,6 +15,7 @@ Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 
 TOO_LARGE = 413
 TOO_SLOW = 408
+MIN_BYTES_PER_SECOND = 1024
 PIECE = 4 * MIB
 """Bytes that are written to the file at once."""
 
@@ -54,6 +56,7 @@ async def received(receive: Receive, limit: int, limits: Limits) -> Received:
     pieces: list[bytes] = []
     held = total = 0
     scratch: Scratch | None = None
+    since = runtime.monotonic()
     try:
         while True:
             try:
@@ -66,6 +69,11 @@ async def received(receive: Receive, limit: int, limits: Limits) -> Received:
                 raise ClientGone
             piece = message.get("body", b"")
             total += len(piece)
+            seconds = runtime.monotonic() - since
+            if seconds > limits.step_seconds and total < MIN_BYTES_PER_SECOND * seconds:
+                raise Failure(
+                    TOO_SLOW, 13, f"the request's body comes with {total / seconds:.0f} bytes a second"
+                )
             if total > limit:
                 raise _too_large(limit)
             if piece:

@@ -17,7 +17,7 @@ from lance_namespace import ErrorCode
 from tiltyard import runtime
 from tiltyard.dataset.arguments import shown
 from tiltyard.server.answers import Answer
-from tiltyard.server.failures import Failure, invalid
+from tiltyard.server.failures import Failure, invalid, unavailable
 
 KEY_HEADER = "idempotency-key"
 SERVER_HEADER = "tiltyard-server"
@@ -62,10 +62,11 @@ class Replays:
         return done
 
     def drop(self, caller: str, key: str) -> None:
-        """A change did not begin: as if it had never been asked for."""
+        """A change did not begin: as if it had never been asked for. Who waits for its answer asks again."""
         kept = self._kept.pop((caller, key), None)
         if kept is not None and not kept.done.done():
-            kept.done.cancel()
+            kept.done.set_exception(unavailable("the request that was to make this change broke off"))
+            kept.done.exception()  # seen, whether somebody waits or not
 
     def _forget(self) -> None:
         now = runtime.monotonic()
