@@ -39,6 +39,9 @@ NO_BYTES: Bytes = np.empty(0, np.uint8)
 NO_COUNTS: I64 = np.empty(0, np.int64)
 
 FEW_ROWS = 64
+#: So many rows are looked at for runs; what they come to must be fewer by this factor.
+MIN_PICKED = 256
+RUNS_PAY = 1.25
 #: Level entries assumed per row of a take from a list column; a wrong guess costs a second call.
 GUESSED_ENTRIES_PER_ROW = 64
 
@@ -58,6 +61,20 @@ class Rows:
     @classmethod
     def take(cls, rows: I64) -> Rows:
         return cls(np.ascontiguousarray(rows, np.int64), NO_COUNTS, len(rows))
+
+    @classmethod
+    def picked(cls, rows: I64) -> Rows:
+        """The same, as runs of consecutive rows where those are clearly fewer."""
+        if len(rows) >= MIN_PICKED:
+            follows = rows[1:] - rows[:-1] == 1
+            runs = len(rows) - int(np.count_nonzero(follows))
+            if runs * RUNS_PAY <= len(rows):
+                first = np.empty(runs, np.int64)
+                first[0] = 0
+                first[1:] = np.flatnonzero(~follows) + 1
+                start = np.ascontiguousarray(rows[first], np.int64)
+                return cls(start, np.diff(first, append=len(rows)), len(rows))
+        return cls.take(rows)
 
     def scaled(self, factor: int) -> Rows:
         """The same rows where each stands for `factor` consecutive ones."""

@@ -297,7 +297,7 @@ class FileReader:
             if low < 0 or high >= total:
                 bad = int(rows[(rows < 0) | (rows >= total)][0])
                 raise RowOutOfRange(f"{self.path}: row {bad} of a file of {total} rows (0 to {total - 1})")
-        return Rows.take(rows)
+        return Rows.picked(rows)
 
     def _plan(self, fields: Sequence[Field], columns: Mapping[int, int] | None) -> _Plan:
         for known in self._plans:

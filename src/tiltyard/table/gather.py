@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 NARROW_BYTES = 16  # widest value of which unpacking a whole chunk costs little more than picking a few
 NARROW_SHARE = 16  # for narrow values a range is decoded whole when one row in so many is wanted
 NESTED_SHARE = 32  # the same for lists and maps, where picking means to count through levels
+VARYING_SHARE = 1  # the same for texts: picking them costs no more than decoding them
 WIDE_SHARE = 4  # the same for all other values
 NEVER, ALWAYS = 0, 1 << 62  # the same where a caller has settled it
 FEW_ROWS = 16  # so few rows are picked by one read: choosing how costs more
@@ -107,7 +108,19 @@ def share_of(field: Field, late: bool | Collection[str] | None) -> int:
     if is_narrow(field):
         return NARROW_SHARE
     kind = field.arrow_type
+    if _is_text(kind):
+        return VARYING_SHARE
     return NESTED_SHARE if _has_lists(kind) else WIDE_SHARE
+
+
+def _is_text(kind: Any) -> bool:
+    types = pa.types
+    return bool(
+        types.is_string(kind)
+        or types.is_binary(kind)
+        or types.is_large_string(kind)
+        or types.is_large_binary(kind)
+    )
 
 
 def _has_lists(kind: Any) -> bool:

@@ -23,7 +23,7 @@ from tiltyard.table.fragment_columns import Part, Rows
 from tiltyard.table.gather import WIDE_SHARE, Gather, keep_rows
 from tiltyard.table.number_range import arc_of
 from tiltyard.table.plan import Picked, Piece, Unit, halves
-from tiltyard.table.projection import ROW_ADDRESS, ROW_ID, Output, Projection, for_expression
+from tiltyard.table.projection import ROW_ADDRESS, ROW_ID, ROW_OFFSET, Output, Projection, for_expression
 from tiltyard.table.system_columns import system_column
 
 if TYPE_CHECKING:
@@ -285,14 +285,15 @@ class UnitReader:
             late = self._late_columns.read(fragment, rows)
             return self.outputs(fragment, rows, self._merge(tested, late), count, _first(unit))
         positions = np.flatnonzero(keep)
-        picked = _offsets(rows)[positions]
+        picked = _picked(rows, positions)
         late = self._late_columns.read(fragment, picked)
         reused = sorted({at for at in self._reused if at >= 0})
         kept = keep_rows(self.snapshot.session, [tested[at] for at in reused], positions)
         passed = dict(zip(reused, kept, strict=True))
-        firsts = (unit.numbers[positions] if isinstance(unit, Picked) else positions + unit.first).astype(
-            np.uint64
-        )
+        firsts: Any = 0
+        if ROW_OFFSET in self.projection.system:
+            numbers = unit.numbers[positions] if isinstance(unit, Picked) else positions + unit.first
+            firsts = numbers.astype(np.uint64)
         return self.outputs(fragment, picked, self._merge(passed, late), count, firsts)
 
     def _passing(
@@ -371,6 +372,13 @@ def output_column(output: Output, arrays: list[Any], system: dict[str, Any], sco
 def _first(unit: Piece) -> Any:
     """Positions of the unit's rows in scan order, as `system_column` takes them."""
     return unit.numbers.astype(np.uint64) if isinstance(unit, Picked) else unit.first
+
+
+def _picked(rows: Rows, positions: Positions) -> Positions:
+    """Offsets of the rows at some positions among `rows`."""
+    if not isinstance(rows, slice):
+        return rows[positions]
+    return positions + rows.start if rows.start else positions
 
 
 def _offsets(rows: Rows) -> Positions:
