@@ -12,6 +12,7 @@ import pytest
 import tiltyard as ty
 import tiltyard.lance as lance
 from peer import Peer, PeerError
+from tiltyard.dataset.json_text import shown_batch, shown_table
 from tiltyard.errors import InvalidExpression, InvalidInput
 from tiltyard.expr import parse_expression
 
@@ -193,3 +194,10 @@ def test_paths_that_are_none_are_refused(wrong: str) -> None:
     text = wrong.replace("'", "''")
     with pytest.raises(InvalidExpression, match=r"JSON path|is not defined"):
         parse_expression(f"json_extract(X'200000000000000000', '{text}')", schema)
+
+
+def test_what_holds_no_json_is_given_as_it_is() -> None:
+    table = pa.table({"id": [1, 2], "st": [{"a": 1}, None]})
+    assert shown_table(table) is table
+    batch = table.to_batches()[0]
+    assert shown_batch(batch) is batch

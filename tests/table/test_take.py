@@ -153,13 +153,13 @@ ds.delete("id = 1")
 
 def test_a_single_fragment_without_deletions_is_taken_without_planning(tmp_path: Path) -> None:
     ds = lance.write_dataset(pa.table({"id": list(range(100))}), str(tmp_path / "t.lance"))
-    taker = ds._taker(None)
+    taker, _ = ds._taker(None)
     assert ds.take([99, 0, 99])["id"].to_pylist() == [99, 0, 99]
     assert list(taker._plain) == [0]
-    assert lance.dataset(str(tmp_path / "t.lance"))._taker(None) is taker
+    assert lance.dataset(str(tmp_path / "t.lance"))._taker(None)[0] is taker
     ds.delete("id = 0")
     assert ds.take([98, 0])["id"].to_pylist() == [99, 1]
-    assert not ds._taker(None)._plain
+    assert not ds._taker(None)[0]._plain
 
 
 def test_samples_are_distinct_rows_of_the_table(path: str) -> None:

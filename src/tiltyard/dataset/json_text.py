@@ -58,22 +58,24 @@ def _shown_field(field: Any) -> Any:
 
 def shown_table(table: Any) -> Any:
     """A `pa.Table` as callers see it. Raises `CorruptFile` for damaged values."""
-    schema = shown_schema(table.schema)
-    if schema is table.schema:
+    held = table.schema  # a new object each time that it is asked for
+    schema = shown_schema(held)
+    if schema is held:
         return table
     columns = [
         pa.chunked_array([_shown(chunk, before) for chunk in column.chunks], after.type)
-        for column, before, after in zip(table.columns, table.schema, schema, strict=True)
+        for column, before, after in zip(table.columns, held, schema, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def shown_batch(batch: Any) -> Any:
     """A `pa.RecordBatch` as callers see it; raises as `shown_table` does."""
-    schema = shown_schema(batch.schema)
-    if schema is batch.schema:
+    held = batch.schema
+    schema = shown_schema(held)
+    if schema is held:
         return batch
-    columns = [_shown(column, field) for column, field in zip(batch.columns, batch.schema, strict=True)]
+    columns = [_shown(column, field) for column, field in zip(batch.columns, held, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

@@ -12,7 +12,7 @@ from tiltyard import runtime
 from tiltyard.dataset import arguments
 from tiltyard.dataset.fragment import LanceFragment
 from tiltyard.dataset.handle import Handle, moment_of
-from tiltyard.dataset.json_text import shown_schema, shown_table
+from tiltyard.dataset.json_text import has_json, shown_schema, shown_table
 from tiltyard.dataset.lance_schema import LanceSchema
 from tiltyard.dataset.packages import frame_of
 from tiltyard.dataset.scanner import LanceScanner, ScannerBuilder, build
@@ -242,7 +242,9 @@ class ReadFace(Handle):
         """
         if isinstance(indices, slice):
             indices = range(*_slice(indices).indices(self.count_rows()))
-        return shown_table(self._taker(columns).rows_at(indices))
+        taker, may_hold_json = self._taker(columns)
+        found = taker.rows_at(indices)
+        return shown_table(found) if may_hold_json else found
 
     def _take_rows(
         self, row_ids: Any, columns: ColumnsArgument = None, *, ignore_deletions: bool = False, **options: Any
@@ -256,18 +258,19 @@ class ReadFace(Handle):
         if row_id:
             wanted = arguments.columns("columns", columns)
             return shown_table(Taker(self._snapshot, wanted, row_id=True).rows_with_ids(row_ids))
-        return shown_table(self._taker(columns).rows_with_ids(row_ids))
+        return shown_table(self._taker(columns)[0].rows_with_ids(row_ids))
 
-    def _taker(self, columns: ColumnsArgument) -> Taker:
+    def _taker(self, columns: ColumnsArgument) -> tuple[Taker, bool]:
+        """What takes such rows, and whether the table has JSON that must be shown as text."""
         snapshot = self._snapshot
         wanted = arguments.columns("columns", columns)
         asked: Any = (
             wanted if wanted is None else tuple(wanted.items() if isinstance(wanted, dict) else wanted)
         )
         key = (snapshot.store.identity, "taker", asked)  # one for all versions: none keeps an old manifest
-        found: Taker | None = snapshot.session.cache.get(key)
-        if found is None or found.snapshot.manifest is not snapshot.manifest:
-            found = Taker(snapshot, wanted)
+        found: tuple[Taker, bool] | None = snapshot.session.cache.get(key)
+        if found is None or found[0].snapshot.manifest is not snapshot.manifest:
+            found = Taker(snapshot, wanted), has_json(snapshot.schema)
             snapshot.session.cache.put(key, found, TAKER_BYTES + 64 * len(snapshot.fragments))
         return found
 
