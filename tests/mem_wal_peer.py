@@ -29,7 +29,10 @@ def snapshots(listed):
 """
 SCAN = (
     SNAPSHOT
-    + "result = lance.mem_wal.LsmScanner.from_snapshots(lance.dataset(p), snapshots(listed)).to_table()"
+    + """
+dataset = lance.dataset(p, storage_options=globals().get("o"))
+result = lance.mem_wal.LsmScanner.from_snapshots(dataset, snapshots(listed)).to_table()
+"""
 )
 LOOKUP = (
     SNAPSHOT

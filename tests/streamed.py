@@ -13,7 +13,7 @@ from tiltyard.memwal.capture import capture
 from tiltyard.memwal.entry import EntryHead
 from tiltyard.memwal.manifest import newest
 from tiltyard.memwal.scan import LsmScan
-from tiltyard.store.local import LocalStore
+from tiltyard.store import open_store
 
 KEY = {b"lance-schema:unenforced-primary-key": b"true"}
 SCHEMA = pa.schema(
@@ -65,9 +65,9 @@ def shard_dir(path: Path, shard: str = SHARD) -> Path:
     return path / "_mem_wal" / shard
 
 
-def newest_manifest(path: Path, shard: str = SHARD) -> Any:
+def newest_manifest(path: Path | str, shard: str = SHARD, options: dict[str, str] | None = None) -> Any:
     """The shard's newest manifest."""
-    found = newest(LocalStore(str(shard_dir(path, shard))))
+    found = newest(open_store(f"{path}/_mem_wal/{shard}", options))
     assert found is not None
     return found
 
@@ -81,9 +81,9 @@ def _backwards(name: str) -> str:
     return name.partition(".")[0][::-1]
 
 
-def live(path: Path, *writers: Any) -> Any:
+def live(path: Path | str, *writers: Any, options: dict[str, str] | None = None) -> Any:
     """The whole table as it is now, with these writers' memory, as a `pa.Table`."""
-    dataset = lance.dataset(str(path))
+    dataset = lance.dataset(str(path), storage_options=options)
     return LsmScan(capture(dataset._store, dataset._session, writers)).table()
 
 

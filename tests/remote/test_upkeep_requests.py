@@ -19,6 +19,8 @@ from tiltyard.memwal.collection import Grace, collect_streams
 from tiltyard.memwal.compaction import compact_streams
 from tiltyard.memwal.writer import ShardWriter
 
+pytestmark = pytest.mark.usefixtures("one_clock")
+
 
 def _removals(seen: list[Request]) -> Counter[str]:
     """How many requests removed how many objects."""
