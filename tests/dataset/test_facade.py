@@ -121,3 +121,17 @@ def test_the_schema_with_ids(ds: lance.LanceDataset) -> None:
     assert schema.field("zz") is None
     assert schema.to_pyarrow().equals(TABLE.schema, check_metadata=True)
     assert LanceSchema.from_pyarrow(TABLE.schema) == schema == pickle.loads(pickle.dumps(schema))
+
+
+def test_fragment_ids_are_a_set_in_order_as_there(peer: Peer, tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    dataset = lance.write_dataset(pa.table({"n": range(10)}), path, max_rows_per_file=3)
+    dataset.delete("n < 3")
+    found = dataset.fragment_ids()
+    assert list(found) == [1, 2, 3]
+    assert repr(found) == peer("repr(lance.dataset(p).fragment_ids())", p=path)
+    assert list(found | {0}) == peer("list(lance.dataset(p).fragment_ids() | {0})", p=path)
+    assert found - {2} == {1, 3}
+    assert len(found) == 3
+    assert isinstance(found, lance.bitmap.Bitmap)
+    assert list(dataset.checkout_version(1).fragment_ids()) == [0, 1, 2, 3]

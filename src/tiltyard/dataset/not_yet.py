@@ -30,7 +30,6 @@ _DATASET = {
     _BRANCHES: "create_branch deep_clone shallow_clone",
     _STORES: """initial_storage_options io_stats_incremental io_stats_snapshot latest_storage_options
         storage_options_accessor""",
-    _QUERIES: "fragment_ids",
 }
 _BUILDER = {
     _SEARCH: """full_text_search minhash_search fast_search row_addr_prefilter scan_stats_callback
@@ -40,7 +39,7 @@ _BUILDER = {
 _FILE_SESSION = {_BLOBS: "open_packed_blob_writer open_dedicated_blob_writer"}
 _BRANCH_LIST = {_BRANCHES: "replace_metadata"}
 _MODULE = {
-    _INDICES: "Index IndexFile bitmap indices",
+    _INDICES: "Index IndexFile indices",
     _SEARCH: "FtsToken query tokenize",
     _TORCH: "torch",
     _COLUMNS: "batch_udf udf",

@@ -10,6 +10,7 @@ import numpy as np
 
 from tiltyard import runtime
 from tiltyard.dataset import arguments
+from tiltyard.dataset.bitmap import Bitmap
 from tiltyard.dataset.fragment import LanceFragment
 from tiltyard.dataset.handle import Handle, moment_of
 from tiltyard.dataset.json_text import has_json, shown_schema, shown_table
@@ -313,6 +314,10 @@ class ReadFace(Handle):
             raise InvalidInput("get_fragments takes no filter; filter the scan instead")
         handle: Any = self._pinned(self._snapshot)
         return [LanceFragment(handle, each.id, fragment=each) for each in self._held.fragments]
+
+    def fragment_ids(self) -> Bitmap:
+        """The ids of the version's fragments, without an object for each."""
+        return Bitmap(self._held.fragments.ids.tolist())
 
     def get_fragment(self, fragment_id: int) -> LanceFragment | None:
         """The fragment of this id, None when the version has none."""

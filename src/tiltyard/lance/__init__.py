@@ -40,7 +40,9 @@ _offer_parts()
 
 dataset = _dataset_module.dataset  # as in the official package, the function hides the module of this name
 
-_LAZY = frozenset(("blob", "debug", "file", "lance", "mem_wal", "namespace", "optimize", "sampler", "vector"))
+_LAZY = frozenset(
+    ("bitmap", "blob", "debug", "file", "lance", "mem_wal", "namespace", "optimize", "sampler", "vector")
+)
 """Modules that are loaded when they are asked for."""
 
 __all__ = [
