@@ -13,10 +13,14 @@ import pytest
 import tiltyard.lance as lance
 from mem_wal_peer import ABANDON, BEGIN, CLOSE, OPEN, PUT, SCAN, TAKE, listed
 from peer import Peer
-from streamed import KEY, SHARD, live, newest_manifest, shard_dir
+from streamed import KEY, SHARD, digest, live, newest_manifest, shard_dir
+from tiltyard.errors import SchemaMismatch
 from tiltyard.memwal import layout
+from tiltyard.memwal.check import check_shards
 from tiltyard.memwal.compaction import compact_streams
 from tiltyard.memwal.entry import decode_entry
+from tiltyard.memwal.repair import plan_repair
+from tiltyard.memwal.sealing import seal
 from tiltyard.memwal.writer import ShardWriter
 
 SCHEMA = pa.schema(
@@ -195,3 +199,68 @@ def described(schema: pa.Schema) -> Any:
         return field.name, field.nullable, field.metadata, inner
 
     return [of(each) for each in schema]
+
+
+@pytest.mark.parametrize("writer", ["ours", "peer"])
+@pytest.mark.parametrize("published", [True, False], ids=["sstable", "log"])
+@pytest.mark.parametrize("key", [("id",), ("id", "part")], ids=["whole key", "half key"])
+def test_rows_of_a_key_that_the_table_has_not_any_more_are_no_rows_of_another(
+    tmp_path: Path, peer: Peer, writer: str, published: bool, key: tuple[str, ...]
+) -> None:
+    """The official package drops a column of the key while streamed rows wait. By what is left of it rows of
+    different keys would replace each other, and deletes would come out as rows.
+    """
+    path = tmp_path / "t"
+    fields = [pa.field("id", pa.int64(), False, KEY), pa.field("part", pa.int64(), False, KEY)]
+    schema = pa.schema([*fields[: len(key)], pa.field("v", pa.int64())])
+
+    def held(ids: list[int]) -> pa.Table:
+        return pa.Table.from_pylist([{"id": i, "part": 0, "v": i} for i in ids], schema)
+
+    peer(BEGIN, p=str(path), rows=held([1, 2, 3]), options={}, sharding={})
+    gone = held([3]).select(key)
+    if writer == "peer":
+        peer(TAKE, p=str(path), shard=SHARD, options={})
+        peer(PUT, rows=held([4, 5]))
+        peer("kept['w'].delete(rows)", rows=gone)
+        peer(CLOSE if published else ABANDON)
+    else:
+        ours = ShardWriter.open(lance.dataset(str(path)), SHARD)
+        ours.put(held([4, 5]).to_batches()[0])
+        ours.delete(gone.to_batches()[0])
+        if published:
+            ours.flush()
+        ours.abort()
+    before = sorted(each["v"] for each in live(path).to_pylist())
+    assert before == ([1, 2, 4, 5] if published else [1, 2, 3])
+    version = lance.dataset(str(path)).version
+    peer("lance.dataset(p).drop_columns(['id'])\nresult = None", p=str(path))
+
+    dataset = lance.dataset(str(path))
+    entries = digest(path)
+    if published:
+        with pytest.raises(SchemaMismatch, match="streamed under a primary key"):
+            live(path)
+        done = compact_streams(dataset._store, dataset._session)
+        assert [type(each) for each in done.problems.values()] == [SchemaMismatch]
+        assert not done.commits
+    else:
+        for call in (
+            lambda: ShardWriter.open(dataset, SHARD),
+            lambda: plan_repair(dataset._snapshot, SHARD),
+            lambda: seal(dataset, SHARD),
+        ):
+            with pytest.raises(SchemaMismatch, match="streamed under a primary key"):
+                call()
+    assert digest(path) == entries
+    (found, *_) = [each for each in check_shards(dataset._snapshot) if each.is_damage]
+    assert "streamed under a primary key" in found.problem
+    assert "repair" not in found.problem
+    assert lance.dataset(str(path)).count_rows() == 3
+
+    lance.dataset(str(path), version=version).restore()
+    if not published:
+        ShardWriter.open(lance.dataset(str(path)), SHARD).close()
+    dataset = lance.dataset(str(path))
+    compact_streams(dataset._store, dataset._session)
+    assert sorted(lance.dataset(str(path)).to_table()["v"].to_pylist()) == [1, 2, 4, 5]

@@ -8,14 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound, StoreError, TiltyardError, nearest
+from tiltyard.errors import (
+    CorruptFile,
+    InvalidInput,
+    ObjectNotFound,
+    SchemaMismatch,
+    StoreError,
+    TiltyardError,
+    nearest,
+)
 from tiltyard.format.mem_wal import MemWalDetails
 from tiltyard.format.shard_manifest import ACTIVE, SEALED, ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.check_rows import sstable_problems
 from tiltyard.memwal.claim import INCARNATION
 from tiltyard.memwal.identity import LAST_SPEC, merge_functions
-from tiltyard.memwal.log_schema import LogSchema, log_schema, reconciled
+from tiltyard.memwal.log_schema import LogSchema, check_same_key, log_schema, reconciled
 from tiltyard.memwal.manifest import newest
 from tiltyard.memwal.marks import gap, resumed
 from tiltyard.memwal.routing import is_drained
@@ -165,6 +173,9 @@ class _Check:
                 entry = read_entry(self._shard, position)
                 for batch in entry.batches:
                     reconciled(batch, self._schema, about)
+            except SchemaMismatch as error:
+                yield self._damage(about, str(error))
+                continue
             except (TiltyardError, ObjectNotFound) as error:
                 yield self._damage(about, f"{error}; {REPAIR}, without its rows")
                 continue
@@ -221,6 +232,10 @@ def missing_files(store: Store, base: Snapshot, schema: LogSchema) -> Iterator[s
     except (TiltyardError, ObjectNotFound) as error:
         yield f"cannot be opened: {error}"
         return
+    try:
+        check_same_key([each.id for each in snapshot.schema.primary_key], schema, "it")
+    except SchemaMismatch as error:
+        yield str(error)
     wanted: Mapping[str, str] = {
         layout.BLOOM_FILTER: "lookups ask it in vain",
         **({layout.PK_PAGES: "", layout.PK_LOOKUP: ""} if schema.has_key else {}),

@@ -34,6 +34,7 @@ from tiltyard.errors import (
     ObjectNotFound,
     OutcomeUnknown,
     RetryableConflict,
+    SchemaMismatch,
     ShardContention,
     StoreError,
     TableNotFound,
@@ -79,7 +80,7 @@ MAX_CONFLICTS = 10
 MAX_TRIMS = 16
 """How often SSTables are taken out of a manifest whose shard changes hands meanwhile."""
 
-_UNREADABLE = (CorruptFile, StoreError, TableNotFound, UnsupportedFeature)
+_UNREADABLE = (CorruptFile, StoreError, TableNotFound, UnsupportedFeature, SchemaMismatch)
 
 Generations = Mapping[str, tuple[SsTable, ...]]
 
@@ -285,6 +286,8 @@ class _Compactor:
 
 
 def _unreadable(shard_id: str, fact: SsTable, failed: TiltyardError) -> TiltyardError:
+    if isinstance(failed, SchemaMismatch):
+        return failed  # it can be read, and says itself what to do
     if isinstance(failed, StoreError) and not isinstance(failed, ObjectNotFound):
         return failed  # it may go well the next time
     return CorruptFile(

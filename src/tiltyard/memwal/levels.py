@@ -23,7 +23,7 @@ from tiltyard.format.flags import has_partial_rows
 from tiltyard.format.schema import Schema
 from tiltyard.memwal import layout
 from tiltyard.memwal.joining import has_dictionary, in_few, joined
-from tiltyard.memwal.log_schema import TOMBSTONE, LogSchema, reconciled
+from tiltyard.memwal.log_schema import TOMBSTONE, LogSchema, check_same_key, reconciled
 from tiltyard.memwal.memtable import View
 from tiltyard.table.merge.key_filter import BITMAP_BYTES
 from tiltyard.table.merge.keys import Words
@@ -292,6 +292,7 @@ def _as_base(snapshot: Snapshot, wanted: LogSchema) -> Snapshot:
     without `_tombstone`, as a plain writer makes it, deletes nothing.
     """
     theirs = snapshot.schema
+    check_same_key([each.id for each in theirs.primary_key], wanted, f"the SSTable at {snapshot.store.uri}")
     last = theirs.fields[-1:]
     tombstone = last if last and last[0].name == TOMBSTONE else ()
     taken = {each.id for each in tombstone}

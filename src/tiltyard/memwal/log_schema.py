@@ -8,15 +8,15 @@ read right afterwards (MemWAL, sections 3.1 and 3.5).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import types
 
-from tiltyard.errors import CorruptFile, UnsupportedFeature
-from tiltyard.format.field import Field
+from tiltyard.errors import CorruptFile, SchemaMismatch, UnsupportedFeature
+from tiltyard.format.field import Field, key_markers
 from tiltyard.format.schema import Schema
 from tiltyard.memwal.merge_functions import Functions
 
@@ -141,8 +141,10 @@ def reconciled(batch: Any, schema: LogSchema, where: str) -> Any:
     """A log entry's batch in the columns of `schema.stored`: matched by field id where the entry has ids, by
     name where no column has one; what is missing is null, what is unknown is left out.
 
-    Raises `CorruptFile`: a key column is missing, or a column has another type than the table says.
+    Raises `CorruptFile`: a key column is missing, or a column has another type than the table says; and
+    `SchemaMismatch` where the rows were streamed under another key.
     """
+    check_same_key(_key_ids(batch.schema), schema, f"the log entry {where}")
     made = pa.RecordBatch.from_arrays(_columns(batch, schema, where), schema=schema.stored.arrow)
     check_keys(made, schema, where)
     return made
@@ -168,6 +170,36 @@ def check_keys(batch: Any, schema: LogSchema, where: str) -> None:
         if batch.column(at).null_count:
             name = schema.stored.fields[at].name
             raise CorruptFile(f"the log entry {where} has nulls in column `{name}`, which may have none")
+
+
+def check_same_key(held: Collection[int], schema: LogSchema, what: str) -> None:
+    """Raise `SchemaMismatch` unless rows that were streamed under a key, of the columns with these ids, have
+    the table's key: by another one it cannot be told which rows they replace and delete.
+    """
+    if not held:
+        return
+    now = schema.kept("key ids", lambda: frozenset(each.id for each in schema.table.primary_key))
+    if now != frozenset(held):
+        raise SchemaMismatch(
+            f"the rows of {what} were streamed under a primary key of the columns with the ids "
+            f"{sorted(held)}, and the table's key is now {', '.join(schema.key) or 'none'}: which rows they "
+            "replace or delete cannot be told. Restore a version of the table that has their key and drain "
+            "it before the key is changed; or give them up, shard by shard (`tiltyard shard drop "
+            "--discard-streamed`)"
+        )
+
+
+def _key_ids(entry: Any) -> list[int]:
+    """The ids of the key's columns in an entry's schema, as far as it numbers them."""
+    return [id for id, at in _ids(entry).items() if _is_key(entry.field(at))]
+
+
+def _is_key(field: Any) -> bool:
+    told = {
+        name.decode("utf-8", "replace"): text.decode("utf-8", "replace")
+        for name, text in field.metadata.items()
+    }
+    return bool(key_markers(told, field.name)["primary_key"])
 
 
 def _columns(batch: Any, schema: LogSchema, where: str) -> list[Any]:

@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, replace
 
 from tiltyard import runtime
 from tiltyard.errors import (
-    CorruptFile,
     ObjectNotFound,
+    SchemaMismatch,
     ShardContention,
     StoreError,
     TiltyardError,
@@ -174,7 +174,9 @@ def _steps(base: Snapshot, shard: Store, manifest: ShardManifest) -> list[Step]:
                 reconciled(batch, schema, f"{shard.uri}/{layout.entry_path(position)}")
         except ObjectNotFound:
             steps.append(Step(position, None, "a hole"))
-        except (CorruptFile, TiltyardError) as error:
+        except SchemaMismatch:  # the entry is whole; what was streamed under another key is no damage
+            raise
+        except TiltyardError as error:
             steps.append(Step(position, shard.stat(layout.entry_path(position)).size, str(error)))
         else:
             if entry.epoch > manifest.writer_epoch + 1:
