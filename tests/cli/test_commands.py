@@ -38,6 +38,15 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"tiltyard {__version__}\n"
 
 
+def test_what_only_begins_like_an_option_is_refused(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for asked in (["cleanup", uri, "--dry"], ["shard", "revise", uri, "--bucket", "4"]):
+        with pytest.raises(SystemExit) as ended:
+            main(asked)
+        assert ended.value.code == 2
+        assert "unknown: --" in capsys.readouterr().err
+    assert lance.dataset(uri).version == 3
+
+
 def test_help_names_every_listed_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     shown = capsys.readouterr().out

@@ -113,7 +113,12 @@ def _silence(stream: TextIO) -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Each command tells of its own unknown options, under its own usage."""
+    """Each command tells of its own unknown options, under its own usage. Options have no short forms: what
+    begins like one that changes a table is not taken for it.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, unknown = super().parse_known_args(args, namespace)
