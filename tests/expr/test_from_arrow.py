@@ -46,6 +46,7 @@ BATCH = batch_of(
         (F("a").is_null(), "a IS NULL"),
         (F("a").is_valid(), "a IS NOT NULL"),
         (F("f").is_null(nan_is_null=True), "f IS NULL OR isnan(f)"),
+        (F("s").is_null(nan_is_null=True), "s IS NULL"),
         (F("f").is_nan(), "isnan(f)"),
         (F("f") == 0.1, "f = 0.1"),
         (F("f") == 0, "f = 0"),

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from tiltyard.errors import InvalidExpression, InvalidInput, nearest
 from tiltyard.expr import build, patterns
-from tiltyard.expr.coerce import Mismatch
+from tiltyard.expr.coerce import Kind, Mismatch, kind_of
 from tiltyard.expr.names import find_column
 from tiltyard.expr.ragged import is_list
 from tiltyard.expr.types import And, Compare, Expr, In, IsNull, Literal, Node, Not, Or, expr_of
@@ -286,7 +286,7 @@ def _called(call: _Call) -> Node:
 
 def _is_null(call: _Call) -> Node:
     found = build.is_null(call.args[0])
-    if _option(call, "nan_is_null"):
+    if _option(call, "nan_is_null") and kind_of(call.args[0].type) is Kind.FLOAT:
         found = build.or_([found, build.is_truth(build.call("isnan", call.args), True)])
     return found
 

@@ -67,7 +67,7 @@ def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
         case "memory":
             name, _, prefix = rest.partition("/")
             store = MemoryStore(memory_space(unquote(name)))
-            return store.at(checked_dir(unquote(prefix.rstrip("/"))))
+            return store.at(checked_dir(_decoded(location, prefix.rstrip("/"))))
         case name if name in _NOT_SERVED:
             instead = _INSTEAD.get(name, "copy the table to a local path, S3, Google Cloud Storage or Azure")
             raise UnsupportedFeature(f"{location}: {name}:// is not served by this version; {instead}")
@@ -130,11 +130,22 @@ def _remote(location: str, scheme: str, rest: str, options: Mapping[str, Any]) -
             given["use_fabric_endpoint"] = str(".fabric." in account)
     if not host or not bucket:
         raise InvalidUri(f"{location!r} names no {'server' if service is Service.HTTP else 'bucket'}")
-    prefix = checked_dir(unquote(path.rstrip("/")))
+    prefix = checked_dir(_decoded(location, path.rstrip("/")))
     given = from_environment(service, given, os.environ)
     client = client_of(service, bucket, parse_options(service, given))
     shown = bucket if service is Service.HTTP else f"{scheme}://{host}"
     return RemoteStore(client, shown).at(prefix)
+
+
+def _decoded(location: str, path: str) -> str:
+    """A path without its % signs. Raises InvalidUri for bytes that are no text: all would be one name."""
+    try:
+        return unquote(path, errors="strict")
+    except UnicodeDecodeError as error:
+        raise InvalidUri(
+            f"{location!r}: the bytes that its % signs write are not UTF-8 ({error.reason}); for a % in a "
+            "name write %25"
+        ) from error
 
 
 def object_key(store: Store, path: str) -> str:
@@ -173,7 +184,7 @@ def _file_path(location: str, rest: str) -> str:
     host, slash, path = rest.partition("/")
     if host not in ("", "localhost") or not slash:
         raise InvalidUri(f"{location}: a file location has no host; write file:///{rest}")
-    return runtime.current().port.user_path("/" + unquote(path))
+    return runtime.current().port.user_path("/" + _decoded(location, path))
 
 
 def _options(options: Mapping[str, Any]) -> tuple[bool, bool]:

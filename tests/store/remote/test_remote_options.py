@@ -89,6 +89,13 @@ def test_a_location_without_a_bucket_is_refused(uri: str) -> None:
         open_store(uri)
 
 
+@pytest.mark.parametrize("uri", ["s3://b/%E4", "gs://b/x/%ff%fe", "file:///tmp/%E4", "memory://name/%E4"])
+def test_bytes_that_are_no_text_are_no_location(uri: str) -> None:
+    """They would all become one name."""
+    with pytest.raises(InvalidUri, match=r"not UTF-8 .*write %25"):
+        open_store(uri)
+
+
 @pytest.mark.parametrize("uri", ["s3://b/a?b", "s3://b/a#b"])
 def test_signs_that_cut_a_location_short_have_to_be_encoded(uri: str) -> None:
     with pytest.raises(InvalidUri, match="write %"):
