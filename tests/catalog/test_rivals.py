@@ -10,15 +10,15 @@ from zlib import crc32
 import pyarrow as pa
 import pytest
 
-from tiltyard.catalog import Catalog, open_catalog, rivals
+from tiltyard.catalog import Catalog, open_catalog, rivals, waiting
 from tiltyard.catalog import register as registers
 from tiltyard.catalog.listing import list_tables
 from tiltyard.catalog.names import REGISTER, RIVALS_DIR
 from tiltyard.catalog.namespaces import create_namespace, drop_namespace
 from tiltyard.catalog.tables import create_table, declare_table
 from tiltyard.catalog.trash import drop_table
-from tiltyard.errors import NamespaceNotFound, TableAlreadyExists
-from tiltyard.format.names import HINT_PATH
+from tiltyard.errors import NamespaceAlreadyExists, NamespaceNotFound, TableAlreadyExists
+from tiltyard.format.names import HINT_PATH, VERSIONS_DIR
 from tiltyard.session import Session
 from tiltyard.table.snapshot import Snapshot
 
@@ -171,3 +171,19 @@ def test_a_new_table_of_a_namespace_has_a_hint_from_its_second_version_on(root: 
     assert not os.path.exists(f"{root}/{found.location}/{HINT_PATH}")
     dataset.insert(DATA)
     assert Path(f"{root}/{found.location}/{HINT_PATH}").read_bytes() == b'{"version":2}'
+
+
+def test_who_has_lost_a_name_looks_before_it_asks(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mostly that is there already: no request, and no wait for the answer."""
+    lake, other = informed(root), fresh(root)
+    for name in ("a", "b"):
+        declare_table(other, ("n", name))
+    with fresh(root)._table.store.turnstile(VERSIONS_DIR, 0.0) as theirs:
+        assert theirs
+        lake.rivals.note()
+        monkeypatch.setattr(waiting.Request, "wait", lambda self, turn: pytest.fail("it asks"))
+        for name in ("a", "b"):
+            with pytest.raises(TableAlreadyExists):
+                declare_table(lake, ("n", name))
+            with pytest.raises(NamespaceAlreadyExists):
+                create_namespace(lake, ("n", name))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tiltyard.catalog.batch_intents import BATCH_DIR
 from tiltyard.catalog.register import Register, RegisterTable
-from tiltyard.catalog.rivals import Rivals
 from tiltyard.catalog.round import Change, Draft, submit
 from tiltyard.catalog.settings import Settings
 from tiltyard.dataset import arguments
@@ -19,6 +18,7 @@ from tiltyard.store.uri import options_for
 from tiltyard.table.publish import Publish, create_manifest
 
 if TYPE_CHECKING:
+    from tiltyard.catalog.rivals import Rivals
     from tiltyard.catalog.waiting import NewRow
     from tiltyard.session import Session
     from tiltyard.store import Store
@@ -43,7 +43,6 @@ class Catalog:
         self.settings = settings
         self.session = session
         self._publish = publish
-        self.rivals = Rivals()
         self._place = store, RegisterTable(store, session, publish)
 
     def __repr__(self) -> str:
@@ -57,6 +56,11 @@ class Catalog:
     @property
     def _table(self) -> RegisterTable:
         return self._place[1]
+
+    @property
+    def rivals(self) -> Rivals:
+        """What is known of others who are after the same names."""
+        return self._table.rivals
 
     @property
     def uri(self) -> str:

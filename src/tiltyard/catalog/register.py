@@ -24,6 +24,7 @@ from tiltyard import runtime
 from tiltyard.catalog.added import followed
 from tiltyard.catalog.names import REGISTER
 from tiltyard.catalog.old_files import is_due, remove_old_files
+from tiltyard.catalog.rivals import Rivals
 from tiltyard.catalog.rows import REPAIR, Rows, batch_of
 from tiltyard.errors import (
     CatalogDamaged,
@@ -293,6 +294,7 @@ class RegisterTable:
         self.session = session
         self.publish = publish
         self.store = root.at(REGISTER)
+        self.rivals = Rivals()
         self.has_old_files = False
         """Whether the change that made the last version through this object is to look for old files."""
         self._key = (self.store.identity, "", "register", str(root.durable))

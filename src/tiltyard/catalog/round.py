@@ -381,6 +381,8 @@ class _Round:
         came = try_turn_first(table.store, table.session, turn)
         if came:
             return Fate.TURN
+        if table.rivals.are_there and self._is_refused():  # mostly it is there already, and nobody need tell
+            return Fate.TAKEN
         asked = None if came is None else request(table, new)
         if asked is None:
             return Fate.TURN if self._queue_up(turn, lost) else Fate.ALONE
@@ -390,6 +392,7 @@ class _Round:
         if fate is Fate.DONE:
             self.answers = [new.answer]
         elif fate is Fate.TAKEN:
+            table.rivals.note()
             self.answers = [_refusal(new, asked.found)]
         elif fate is Fate.DOUBT:
             self.doubt = asked
@@ -402,7 +405,9 @@ class _Round:
         """Whether the newest version is a reason to refuse what another process has not done for us."""
         register = self.table.newest()
         is_refused = not self._drafted(register).is_changed
-        if not is_refused:
+        if is_refused:
+            self.table.rivals.note()
+        else:
             self.answers, self.first_change = [], None
         return is_refused
 
