@@ -77,22 +77,15 @@ class EngineFace(ReadFace):
         right_suffix: str | None = None,
         coalesce_keys: bool = True,
         use_threads: bool = True,
-        **options: Any,
     ) -> Any:
         """The join with another dataset of any kind, or a table, as `pyarrow.dataset.Dataset.join` defines
-        it, in memory; rows come in no particular order.
+        it, in memory; rows come in no particular order. Raises `FieldNotFound`, `InvalidInput`, `WrongType`.
         """
-        return _in_memory(self.to_table()).join(
-            _arrow(right_dataset),
-            keys,
-            right_keys=right_keys,
-            join_type=join_type,
-            left_suffix=left_suffix,
-            right_suffix=right_suffix,
-            coalesce_keys=coalesce_keys,
-            use_threads=use_threads,
-            **options,
-        )
+        from tiltyard.dataset import joins
+
+        left, right = _in_memory(self.to_table()), _arrow(right_dataset)
+        suffixes = left_suffix, right_suffix
+        return joins.join(left, right, keys, right_keys, join_type, suffixes, coalesce_keys, use_threads)
 
     def join_asof(
         self,
@@ -104,10 +97,12 @@ class EngineFace(ReadFace):
         right_by: Any = None,
     ) -> Any:
         """The join with the nearest row of another dataset, as `pyarrow.dataset.Dataset.join_asof` defines
-        it, in memory; both must be sorted by `on`.
+        it, in memory; both must be sorted by `on`. Raises as `join` does.
         """
-        left = _in_memory(self.to_table())
-        return left.join_asof(_arrow(right_dataset), on, by, tolerance, right_on=right_on, right_by=right_by)
+        from tiltyard.dataset import joins
+
+        left, right = _in_memory(self.to_table()), _arrow(right_dataset)
+        return joins.join_asof(left, right, on, by, tolerance, right_on, right_by)
 
 
 def _in_memory(table: Any) -> Any:
