@@ -16,7 +16,10 @@ from workers import Crew, together
 ROWS = pa.table({"id": list(range(500)), "name": [f"n{i}" for i in range(500)]})
 
 ORDER = [("id", "ascending"), ("name", "ascending")]
-NAMES = ["t.lance", "a b+c.lance", "ü'~&=@!().lance", "deep/er/t"]
+NAMES = [
+    "ü'~&=@!().lance",
+    *(pytest.param(each, marks=pytest.mark.soak) for each in ("t.lance", "a b+c.lance", "deep/er/t")),
+]
 
 
 CLEAN = """

@@ -14,7 +14,7 @@ from tiltyard.store import Store, open_store
 from tiltyard.store.below import Below
 from tiltyard.testing.store_model import store_machine
 
-runs = pytest.mark.parametrize("runs", [3, pytest.param(30, marks=pytest.mark.soak)])
+runs = pytest.mark.parametrize("runs", [2, pytest.param(30, marks=pytest.mark.soak)])
 
 
 def _run(make: Callable[[], Store], runs: int) -> None:
