@@ -22,6 +22,7 @@ from tiltyard.memwal.capture import capture
 from tiltyard.memwal.check import Finding, check_shards
 from tiltyard.memwal.entry import encode_sentinel
 from tiltyard.memwal.manifest import update
+from tiltyard.memwal.repair import plan_repair
 from tiltyard.memwal.writer import ShardWriter
 from tiltyard.store.local import LocalStore
 
@@ -106,7 +107,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
         ),
         "versions are missing",
     ),
-    "generations": (lambda p: rewritten(p, current_generation=1), "have generations [1], up to 1"),
+    "generations": (lambda p: rewritten(p, current_generation=1), "are published and that the next is 1"),
 }
 
 
@@ -241,3 +242,23 @@ def test_readers_refuse_a_manifest_that_does_not_say_whose_it_is(path: Path, cha
         with pytest.raises(CorruptFile, match="shard check"):
             capture(dataset._store, dataset._session, with_logs=with_logs)
     assert [each.is_damage for each in told(path)] == [True]
+
+
+def test_a_shard_whose_manifests_were_removed_is_not_taken_for_none(path: Path) -> None:
+    """Its rows would be missing in silence, and whoever opened it would begin at generation 1 again."""
+    for each in (shard_dir(path) / layout.MANIFEST_DIR).iterdir():
+        each.unlink()
+    before = digest(path)
+    dataset = lance.dataset(str(path), session=lance.Session())
+    for call in (
+        lambda: capture(dataset._store, dataset._session, []),
+        lambda: ShardWriter.open(dataset, SHARD),
+        lambda: plan_repair(dataset._snapshot, SHARD),
+        lambda: dataset.revise_sharding(unsharded=True),
+    ):
+        with pytest.raises(CorruptFile, match="log entries and no manifest"):
+            call()
+    (found,) = told(path)
+    assert found.is_damage
+    assert "no manifest" in found.problem
+    assert digest(path) == before

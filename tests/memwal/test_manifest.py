@@ -19,7 +19,7 @@ from tiltyard.format.shard_manifest import (
     encode_shard_manifest,
 )
 from tiltyard.memwal import layout
-from tiltyard.memwal.manifest import MAX_UPDATES, newest, publish, read, update
+from tiltyard.memwal.manifest import MAX_UPDATES, newest, of_begun, publish, read, update
 from tiltyard.store import Created, Store
 from tiltyard.store.memory import MemoryStore, Space
 from tiltyard.testing.faults import Fault, FaultyStore, Plan, Rule
@@ -189,3 +189,45 @@ def test_a_manifest_that_cannot_be_read_is_damage(data: bytes) -> None:
     store.put(layout.manifest_path(1), data)
     with pytest.raises(CorruptFile):
         newest(store)
+
+
+@pytest.mark.parametrize(
+    ("sstables", "following"),
+    [
+        ((SsTable(3, "d2d10979_gen_2"),), 4),
+        ((SsTable(2, "d2d10979_gen_2"), SsTable(1, "d2d10979_gen_1")), 3),
+        ((SsTable(2, "d2d10979_gen_2"), SsTable(2, "e2d10979_gen_2")), 3),
+        ((SsTable(2, "d2d10979_gen_2"),), 2),
+    ],
+    ids=["another name", "descending", "twice", "not published yet"],
+)
+def test_generations_that_contradict_each_other_are_damage(
+    sstables: tuple[SsTable, ...], following: int
+) -> None:
+    store = MemoryStore(Space("s"))
+    manifest = replace(FIRST, current_generation=following, sstables=sstables)
+    store.create(layout.manifest_path(1), encode_shard_manifest(manifest))
+    with pytest.raises(CorruptFile, match="it is damaged"):
+        newest(store)
+
+
+def test_a_log_without_a_manifest_is_damage_and_an_empty_directory_none() -> None:
+    store = MemoryStore(Space("s"))
+    assert of_begun(store) is None
+    store.create(layout.entry_path(1), b"")
+    with pytest.raises(CorruptFile, match="log entries and no manifest"):
+        of_begun(store)
+
+
+def test_a_manifest_that_is_made_during_the_look_is_found() -> None:
+    """It stands before the first entry, which may be seen first."""
+
+    class Late(MemoryStore):
+        def list_names(self, directory: str) -> list[str]:
+            found = super().list_names(directory)
+            if directory == layout.MANIFEST_DIR and not found:
+                self.create(layout.manifest_path(1), encode_shard_manifest(FIRST))
+                self.create(layout.entry_path(1), b"")
+            return found
+
+    assert of_begun(Late(Space("s"))) == FIRST

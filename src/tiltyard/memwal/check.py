@@ -24,7 +24,7 @@ from tiltyard.memwal.check_rows import sstable_problems
 from tiltyard.memwal.claim import INCARNATION
 from tiltyard.memwal.identity import LAST_SPEC, merge_functions
 from tiltyard.memwal.log_schema import LogSchema, check_same_key, log_schema, reconciled
-from tiltyard.memwal.manifest import newest
+from tiltyard.memwal.manifest import newest, of_begun
 from tiltyard.memwal.marks import gap, resumed
 from tiltyard.memwal.routing import is_drained
 from tiltyard.memwal.wal import only_sentinels, read_entry
@@ -95,7 +95,7 @@ class _Check:
         if versions and versions[-1] - versions[0] + 1 != len(versions):
             yield self._damage("its manifests", "versions are missing between the oldest and the newest")
         try:
-            manifest = newest(self._shard)
+            manifest = of_begun(self._shard)
         except (CorruptFile, StoreError) as error:
             yield self._damage("its newest manifest", f"cannot be read: {error}")
             return
@@ -203,13 +203,6 @@ class _Check:
                 f"compacted; {REPAIR}, without its rows",
             )
         named = {each.path for each in manifest.sstables}
-        generations = [each.generation for each in manifest.sstables]
-        if generations != sorted(set(generations)) or any(
-            g >= manifest.current_generation for g in generations
-        ):
-            yield self._damage(
-                "its SSTables", f"have generations {generations}, up to {manifest.current_generation}"
-            )
         for each in manifest.sstables:
             store = self._shard.at(each.path)
             problems = list(missing_files(store, self._base, self._schema))

@@ -32,7 +32,7 @@ from tiltyard.errors import (
 from tiltyard.format import mem_wal
 from tiltyard.format.shard_manifest import ACTIVE, SEALED, ShardManifest
 from tiltyard.memwal import layout
-from tiltyard.memwal.manifest import newest, on_newest, publish, write_hint
+from tiltyard.memwal.manifest import newest, of_begun, on_newest, publish, write_hint
 from tiltyard.store import Created, Store
 from tiltyard.table.back_off import back_off
 
@@ -105,7 +105,7 @@ def claim(shard: Store, identity: Identity, rehearse: Callable[[ShardManifest], 
     rehearsed = False
     failed: BaseException | None = None
     for attempt in range(MAX_CLAIMS):
-        found = newest(shard)
+        found = of_begun(shard) if attempt == 0 else newest(shard)
         if found is not None:
             check(found, identity)
             if not rehearsed:

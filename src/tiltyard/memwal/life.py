@@ -17,7 +17,7 @@ from tiltyard.errors import CorruptFile, InvalidInput, TiltyardError, nearest
 from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.claim import INCARNATION
-from tiltyard.memwal.manifest import newest, read
+from tiltyard.memwal.manifest import of_begun, read
 from tiltyard.memwal.seen import streaming
 from tiltyard.table.snapshot import Snapshot, open_latest
 
@@ -61,7 +61,7 @@ def readable(
         if shard_id not in there:
             raise InvalidInput(f"{store.uri} has no shard {shard_id}; {nearest(shard_id, there)}")
         try:
-            manifest = newest(root.at(shard_id))
+            manifest = of_begun(root.at(shard_id))
             if manifest is not None:
                 check_names(manifest, shard_id)
         except TiltyardError as error:
@@ -107,7 +107,7 @@ def manifests(root: Store) -> dict[str, ShardManifest]:
     """The newest manifest of every shard of a table; `root` is its `_mem_wal`."""
     found = {}
     for shard_id in layout.shard_ids(root.list_names("")):
-        manifest = newest(root.at(shard_id))
+        manifest = of_begun(root.at(shard_id))
         if manifest is not None:
             found[shard_id] = manifest
     return found

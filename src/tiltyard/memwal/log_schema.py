@@ -184,8 +184,7 @@ def check_same_key(held: Collection[int], schema: LogSchema, what: str) -> None:
             f"the rows of {what} were streamed under a primary key of the columns with the ids "
             f"{sorted(held)}, and the table's key is now {', '.join(schema.key) or 'none'}: which rows they "
             "replace or delete cannot be told. Restore a version of the table that has their key and drain "
-            "it before the key is changed; or give them up, shard by shard (`tiltyard shard drop "
-            "--discard-streamed`)"
+            "it before the key is changed"
         )
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from typing import TypeVar
 
 from tiltyard.errors import (
@@ -39,6 +40,9 @@ MAX_UPDATES = 10
 MAX_LOOKS = 8
 """How often a listing is repeated whose newest version is gone when it is read."""
 
+MAX_SHOWN = 8
+"""How many generations an error shows."""
+
 Found = TypeVar("Found")
 Change = Callable[[ShardManifest], ShardManifest]
 """What the next version differs in; its number is put in by `update`."""
@@ -55,6 +59,22 @@ def newest(shard: Store) -> ShardManifest | None:
     raise ShardError(
         f"the newest manifest of the shard at {shard.uri} vanishes whenever it is read: manifests must not "
         "be removed from the top"
+    )
+
+
+def of_begun(shard: Store) -> ShardManifest | None:
+    """`newest` of what may be a shard; None where none was begun there. Raises `CorruptFile` for a log
+    without a manifest, which stands before the first entry: the rows would be missing in silence, and a shard
+    that began anew would publish generations under numbers that the table has as compacted.
+    """
+    for _ in range(2):
+        found = newest(shard)
+        if found is not None or not layout.entry_positions(shard.list_names(layout.WAL_DIR)):
+            return found
+    raise CorruptFile(
+        f"the shard at {shard.uri} has log entries and no manifest: its manifests were removed. Bring them "
+        "back; or move its directory away, and with it what was streamed and is not in the table",
+        layout.MANIFEST_DIR,
     )
 
 
@@ -81,7 +101,26 @@ def read(shard: Store, version: int) -> ShardManifest:
     found = decode_shard_manifest(shard.read(path), f"{shard.uri}/{path}")
     if found.version != version:
         raise CorruptFile(f"the file named for version {version} says that it is {found.version}", path)
+    _check_generations(found, f"{shard.uri}/{path}")
     return found
+
+
+def _check_generations(found: ShardManifest, where: str) -> None:
+    """Raise `CorruptFile` where what a manifest says of generations contradicts itself. It has no checksum,
+    and one number that is wrong would hide rows from readers, or count them as compacted.
+    """
+    generations = [each.generation for each in found.sstables]
+    named = [layout.sstable_generation(each.path) or each.generation for each in found.sstables]
+    is_ascending = all(one < other for one, other in pairwise(generations))
+    if generations and (
+        generations != named or not is_ascending or generations[-1] >= found.current_generation
+    ):
+        shown = ", ".join(f"{each.generation} ({each.path})" for each in found.sstables[:MAX_SHOWN])
+        raise CorruptFile(
+            f"the manifest says that generations {shown} are published and that the next is "
+            f"{found.current_generation}, which cannot be: it is damaged",
+            where,
+        )
 
 
 def publish(shard: Store, manifest: ShardManifest) -> Created:

@@ -28,7 +28,7 @@ from tiltyard.memwal.claim import claim
 from tiltyard.memwal.entry import encode_sentinel
 from tiltyard.memwal.identity import identity_of, streamed
 from tiltyard.memwal.log_schema import log_schema, reconciled
-from tiltyard.memwal.manifest import newest, publish, write_hint
+from tiltyard.memwal.manifest import newest, of_begun, publish, write_hint
 from tiltyard.memwal.marks import gap, give_up, marks_of, resumed
 from tiltyard.memwal.owner import no_shard
 from tiltyard.memwal.wal import positions, put_sentinel, read_entry
@@ -73,7 +73,7 @@ class Repaired:
 def plan_repair(base: Snapshot, shard_id: str) -> list[Step]:
     """What would be mended; reads only. Raises `InvalidInput` where there is no shard."""
     shard = base.store.at(layout.shard_dir(layout.parse_shard_id(shard_id)))
-    manifest = newest(shard)
+    manifest = of_begun(shard)
     if manifest is None:
         raise no_shard(base, shard_id)
     steps = _steps(base, shard, manifest)

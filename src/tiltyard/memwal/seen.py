@@ -16,7 +16,7 @@ from tiltyard.format.mem_wal import MemWalDetails
 from tiltyard.memwal import layout
 from tiltyard.memwal.claim import INCARNATION
 from tiltyard.memwal.identity import merge_functions
-from tiltyard.memwal.manifest import newest
+from tiltyard.memwal.manifest import of_begun
 from tiltyard.table.apply.mem_wal import entry_of
 from tiltyard.table.versions import RACY_NS
 
@@ -58,7 +58,7 @@ def newest_manifest(store: Store, session: Session, shard_id: str) -> ShardManif
 
     def look() -> tuple[tuple[ShardManifest | None, str, str], int]:
         began_ns = store.now_ns()
-        found = newest(store.at(directory))
+        found = of_begun(store.at(directory))
         if found is None:
             return (None, "", ""), 0
         path = f"{directory}/{layout.manifest_path(found.version)}"
