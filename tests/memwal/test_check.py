@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import tiltyard.lance as lance
@@ -16,6 +17,7 @@ from tiltyard.format.flags import recomputed
 from tiltyard.format.fragment import FragmentList
 from tiltyard.format.manifest import encode_manifest
 from tiltyard.format.shard_manifest import SEALED, encode_shard_manifest
+from tiltyard.lance.mem_wal import LsmPointLookupPlanner, ShardSnapshot
 from tiltyard.memwal import layout
 from tiltyard.memwal import sstable as sstable_module
 from tiltyard.memwal.capture import capture
@@ -192,6 +194,22 @@ def test_a_key_index_that_hides_rows_is_told(path: Path) -> None:
     for name in (layout.PK_PAGES, layout.PK_LOOKUP):
         (sstable(path) / name).write_bytes((sstable(path.parent / "other") / name).read_bytes())
     assert deep(path) == ["its key index does not lead to 1 of its 1 rows: lookups miss them"]
+
+
+def test_a_key_index_that_leads_to_rows_that_are_not_there_is_told_by_lookups_too(path: Path) -> None:
+    other = streamed(path.parent / "other")
+    with ShardWriter.open(other, SHARD) as writer:
+        writer.put(rows([8, 9, 10], 1.0))  # the key stands in row 2, and there are 2 rows here
+    for name in (layout.PK_PAGES, layout.PK_LOOKUP):
+        (sstable(path) / name).write_bytes((sstable(path.parent / "other") / name).read_bytes())
+    assert deep(path) == [
+        "its key index leads to 1 rows that it does not have: lookups raise",
+        "its key index does not lead to 1 of its 1 rows: lookups miss them",
+    ]
+    dataset = lance.dataset(str(path), session=lance.Session())
+    shard = ShardSnapshot(SHARD).with_sstable(1, sstable(path).name)
+    with pytest.raises(CorruptFile, match="leads to row 2, and there are 2"):
+        LsmPointLookupPlanner(dataset, [shard]).plan_lookup(pa.array([10])).to_table()
 
 
 def test_rows_that_count_twice_and_rows_that_are_not_counted_are_told(path: Path) -> None:

@@ -34,13 +34,13 @@ def manifests(path: Path, shard: str = SHARD) -> Path:
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The shards whose manifests were listed."""
     found: list[str] = []
-    true = seen.newest
+    true = seen.of_begun
 
     def looking(shard: Any) -> Any:
         found.append(shard.uri.rpartition("/")[2])
         return true(shard)
 
-    monkeypatch.setattr(seen, "newest", looking)
+    monkeypatch.setattr(seen, "of_begun", looking)
     return found
 
 

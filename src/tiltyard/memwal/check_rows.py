@@ -77,6 +77,10 @@ def _hidden_by_index(level: SsTableLevel, keys: Keys) -> Iterator[str]:
     except CorruptFile as error:
         yield f"its key index cannot be read: {error}"
         return
+    written = sum(each.physical_rows for each in level.snapshot.fragments)
+    beyond = int((ids >= written).sum())
+    if beyond:
+        yield f"its key index leads to {beyond} rows that it does not have: lookups raise"
     rows = len(keys.deletes)
     known = np.zeros(rows, np.bool_)
     known[positions[ids == level.addresses()[positions]]] = True

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tiltyard.errors import InvalidInput, ObjectNotFound, SchemaMismatch, UnsupportedFeature
+from tiltyard.errors import CorruptFile, InvalidInput, ObjectNotFound, SchemaMismatch, UnsupportedFeature
 from tiltyard.expr.arrays import bools_of, plain
 from tiltyard.kernels.distinct import distinct
 from tiltyard.memwal.keys import sortable
@@ -379,6 +379,11 @@ def all_in_sstable(level: SsTableLevel, asked: Sequence[Any], hashed: Words | No
         rows, codes = KeyIndex(fewer).find(level.keys().columns)
         return Hits(level.addresses()[rows], possible[codes])
     positions, ids = found
+    if len(ids) and int(ids.max()) >= fragments[0].physical_rows:
+        raise CorruptFile(
+            f"the key index of the SSTable at {level.snapshot.store.uri} leads to row {int(ids.max())}, and "
+            f"there are {fragments[0].physical_rows}: it is damaged"
+        )
     kept = without_deleted(load_deletions(level.snapshot, fragments[0]), ids.astype(np.int64))
     order = np.argsort(ids[kept], kind="stable")
     return Hits(ids[kept][order], possible[positions[kept][order]])
