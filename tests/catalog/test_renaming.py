@@ -164,7 +164,7 @@ def test_what_is_not_there_or_taken_is_told(root: str, mode: str) -> None:
 def test_a_name_is_taken_by_a_table_without_a_row(root: str) -> None:
     put(fresh(root), ("t",), 1)
     write_dataset(table(9), root + "/plain.lance")
-    with pytest.raises(TableAlreadyExists):
+    with pytest.raises(TableAlreadyExists, match="choose another name"):
         rename_table(fresh(root), ("t",), ("plain",))
     assert values(fresh(root), ("t",)) == [1]
     assert values(fresh(root), ("plain",)) == [9]

@@ -137,7 +137,7 @@ def test_the_name_of_a_dropped_table_is_free_at_once(root: str, id: tuple[str, .
     drop_table(lake, id)
     put(lake, id, 3)
     assert values(lake, id) == [3]
-    with pytest.raises(TableAlreadyExists):
+    with pytest.raises(TableAlreadyExists, match="rename or drop what has it first"):
         undrop_table(lake, id)
     drop_table(lake, id)
     assert [each.id for each in dropped_tables(lake)] == [id, id, id]

@@ -65,6 +65,8 @@ def _reading() -> Iterator[Case]:
     for name in ("limit", "offset"):
         yield f"scanner({name})", scan(name), "int"
     yield "scanner(batch_size)", scan("batch_size"), "int"
+    for name in ("batch_readahead", "fragment_readahead", "io_buffer_size"):
+        yield f"scanner({name})", scan(name), "int, huge"
     yield "scanner(columns)", scan("columns"), "nothing, set"
     yield "scanner(filter)", scan("filter"), ""
     yield "scanner(order_by)", scan("order_by"), "nothing, set"

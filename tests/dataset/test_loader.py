@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -203,6 +204,34 @@ def test_a_state_of_another_loader_is_refused(place: str, tmp_path: Path) -> Non
         Loader(place, shuffle=True, **SMALL).load_state_dict({**state, "row": -1})
 
 
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_state_behind_the_end_is_refused(shuffle: bool, place: str) -> None:
+    loader = Loader(place, shuffle=shuffle, **SMALL)
+    begun = iter(loader)
+    for _ in range(2):
+        next(begun)
+    state = loader.state_dict()
+    for part in ("pool", "row"):
+        with pytest.raises(InvalidInput, match=f"the state's {part} must be .*found {1 << 40}"):
+            loader.load_state_dict({**state, part: 1 << 40})
+    loader.load_state_dict(state)
+    assert numbers(loader) == [each for batch in begun for each in batch["n"].to_pylist()]
+
+
+def test_a_pass_that_was_broken_off_comes_again_until_the_epoch_is_set(place: str) -> None:
+    loader = Loader(place, shuffle=True, **SMALL)
+    first = next(iter(loader))["n"].to_pylist()
+    assert next(iter(loader))["n"].to_pylist() == first
+    loader.set_epoch(loader.epoch + 1)
+    assert next(iter(loader))["n"].to_pylist() != first
+
+
+def test_a_loader_shows_what_it_reads(place: str) -> None:
+    assert repr(Loader(place)) == f"Loader({place!r}, version={Loader(place).version}, epoch=0)"
+    shown = repr(Loader(place, columns=["n"], filter=pc.field("n") > 1, shuffle=True, to=len))
+    assert "columns=['n'], filter=" in shown and "shuffle=True, to=<built-in function len>" in shown
+
+
 # -- what a batch is given as ----------------------------------------------------------------------------
 
 
@@ -310,6 +339,7 @@ def test_torch_takes_a_loader_as_iterable_and_its_workers_share_it(
         ({"rank": 2, "world_size": 2}, "rank must be below world_size"),
         ({"worker": 0}, "both worker and workers"),
         ({"to": "tensor"}, "to must be 'arrow'"),
+        ({"to": "torch"}, "to='dlpack' gives .* torch.from_dlpack"),
         ({"even": True, "filter": "n > 1"}, "even cannot be combined"),
         ({"seed": -1, "shuffle": True}, "seed must be"),
         ({"buffer_rows": 0}, "buffer_rows must be"),

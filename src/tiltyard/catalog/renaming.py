@@ -44,7 +44,7 @@ from tiltyard.catalog.planning import (
 )
 from tiltyard.catalog.rows import TABLE, Row
 from tiltyard.catalog.settings import Mode
-from tiltyard.catalog.taking import check_parents, look, taken
+from tiltyard.catalog.taking import FREE_FOR_RENAME, check_parents, look, taken
 from tiltyard.errors import InvalidInput, TableAlreadyExists
 
 if TYPE_CHECKING:
@@ -132,10 +132,12 @@ class _Rename:
         catalog, register = self.catalog, self.register
         row = register.rows.find(object_id(self.new_id))
         if row is not None:
-            raise taken(row)
+            raise taken(row, FREE_FOR_RENAME)
         check_parents(register.rows, self.new_id)
         if find_or_none(catalog, register, self.new_id) is not None:
-            raise TableAlreadyExists(f"table {shown(self.new_id)} exists already in {catalog.store.uri}")
+            raise TableAlreadyExists(
+                f"table {shown(self.new_id)} exists already in {catalog.store.uri}{FREE_FOR_RENAME}"
+            )
 
     def _change(self, draft: Draft) -> Row:
         found, new = self.found, object_id(self.new_id)
@@ -147,7 +149,7 @@ class _Rename:
             raise Outdated
         there = draft.rows.find(new)
         if there is not None:
-            raise taken(there)
+            raise taken(there, FREE_FOR_RENAME)
         check_parents(draft.rows, self.new_id)
         check_place(self.catalog, self.place)
         for place in (self.source, self.target):

@@ -109,7 +109,14 @@ def check_parents(rows: HasRows, id: Id) -> None:
             )
 
 
-def taken(row: Row) -> TableAlreadyExists:
-    """The error for an id that a table was to get, and that something has."""
+FREE_FOR_RENAME = "; choose another name, or rename or drop what has this one first"
+"""What to do where the new name of a table is taken."""
+
+FREE_FOR_UNDROP = "; a dropped table comes back under its own name: rename or drop what has it first"
+"""What to do where the name of a dropped table is taken."""
+
+
+def taken(row: Row, advice: str = "") -> TableAlreadyExists:
+    """The error for an id that a table was to get, and that something has; `advice` for what to do next."""
     what = "a namespace" if row.object_type == NAMESPACE else f"a {row.object_type}"
-    return TableAlreadyExists(f"{row.object_id!r} exists already: {what} has this id")
+    return TableAlreadyExists(f"{row.object_id!r} exists already: {what} has this id{advice}")

@@ -49,7 +49,7 @@ from tiltyard.catalog.planning import (
 )
 from tiltyard.catalog.rows import TABLE, Row
 from tiltyard.catalog.settings import DEFAULT_GRACE_SECONDS, MAX_GRACE_SECONDS, Mode
-from tiltyard.catalog.taking import check_parents, look, taken
+from tiltyard.catalog.taking import FREE_FOR_UNDROP, check_parents, look, taken
 from tiltyard.errors import (
     InvalidInput,
     StoreError,
@@ -301,8 +301,8 @@ def chosen(catalog: Catalog, found: tuple[Dropped, ...], id: Id | None, trash: s
     what = f"table {name!r}" if name is not None else f"drop {trash!r}"
     if mine:
         raise TableNotDropped(
-            f"{what} of {catalog.store.uri} cannot be brought back: its grace is over and its files are "
-            "being deleted"
+            f"{what} of {catalog.store.uri} cannot be brought back: it was purged, by the drop itself or when "
+            "its grace was over, and its files are being deleted"
         )
     known = sorted({each.object_id for each in found if each.state == DROPPED})
     raise TableNotDropped(
@@ -359,9 +359,11 @@ class _Undrop:
         check_parents(self.register.rows, record.id)
         row = self.register.rows.find(record.object_id)
         if row is not None:
-            raise taken(row)
+            raise taken(row, FREE_FOR_UNDROP)
         if not record.hidden and find_or_none(catalog, self.register, record.id) is not None:
-            raise TableAlreadyExists(f"table {record.object_id!r} exists already in {catalog.store.uri}")
+            raise TableAlreadyExists(
+                f"table {record.object_id!r} exists already in {catalog.store.uri}{FREE_FOR_UNDROP}"
+            )
 
     def _check_data(self) -> None:
         """Raise TableNotDropped where the data of the dropped table are gone: its row would name nothing."""
@@ -395,13 +397,13 @@ class _Undrop:
         row = draft.rows.find(record.object_id)
         if text is None:
             if row is not None:
-                raise taken(row)
+                raise taken(row, FREE_FOR_UNDROP)
             raise Outdated
         if text != record.text():
             raise Outdated
         check_parents(draft.rows, record.id)
         if row is not None:
-            raise taken(row)
+            raise taken(row, FREE_FOR_UNDROP)
         check_place(self.catalog, self.place)
         del draft.metadata[record.key]
         if self.move is not None:

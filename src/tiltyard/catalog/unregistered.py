@@ -56,6 +56,7 @@ from tiltyard.catalog.names import Id, location_uri, root_location
 from tiltyard.catalog.planning import Outdated, is_free, planned
 from tiltyard.catalog.register import absent
 from tiltyard.catalog.settings import DEFAULT_GRACE_SECONDS
+from tiltyard.catalog.taking import FREE_FOR_RENAME, FREE_FOR_UNDROP
 from tiltyard.catalog.trash import DROPPED, PURGING, Dropped, chosen
 from tiltyard.errors import (
     ObjectNotFound,
@@ -371,7 +372,7 @@ def _rename(catalog: Catalog, id: Id, new_id: Id) -> Found:
     found = find_table(catalog, id)
     store = catalog.store
     if find_or_none(catalog, absent(), new_id) is not None:
-        raise TableAlreadyExists(f"table {new_id[0]!r} exists already in {store.uri}")
+        raise TableAlreadyExists(f"table {new_id[0]!r} exists already in {store.uri}{FREE_FOR_RENAME}")
     target = root_location(new_id[0])
     _check_free(catalog, target)
     table, witness = store.at(found.location), f"{moves.PRIVATE}/{RENAME}{runtime.uuid4()}"
@@ -451,7 +452,7 @@ def _undrop(catalog: Catalog, id: Id | None, trash: str | None) -> Dropped:
         return marked.undrop_table(catalog, record)
     home = root_location(record.object_id)
     if find_or_none(catalog, absent(), record.id) is not None:
-        raise TableAlreadyExists(f"table {record.object_id!r} exists already in {store.uri}")
+        raise TableAlreadyExists(f"table {record.object_id!r} exists already in {store.uri}{FREE_FOR_UNDROP}")
     _check_free(catalog, home)
     table = store.at(record.location)
     if not table.list_names("") or not _counts(table, record):

@@ -10,6 +10,7 @@ import sys
 import types
 from collections import deque
 from collections.abc import Iterator, Mapping
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -50,7 +51,7 @@ class Loader:
 
     `shuffle`: rows come in an order that `seed` and the epoch settle: blocks of `block_rows` neighbours are
     shuffled over the whole table, and rows within a buffer of `buffer_rows`. `set_epoch` chooses the epoch;
-    after a whole pass the next one follows by itself.
+    after a whole pass the next one follows by itself, after one that was broken off the same again.
 
     `rank` of `world_size`: this process reads its part of the rows; parts differ by one row at most, before
     the filter. `worker` of `workers` cuts that part once more; in a worker process of Torch's `DataLoader`
@@ -108,7 +109,7 @@ class Loader:
         self._drop_last = arguments.flag("drop_last", drop_last)
         self._options = {"columns": columns, "filter": filter, "with_row_id": with_row_id}
         if not callable(to):
-            arguments.one_of("to", to, *_KINDS)
+            _check_kind(to)
         self._convert = to if callable(to) else _KINDS[to]
         self._scan()  # raises what is wrong with the columns and the filter
         self._epoch = 0
@@ -116,6 +117,16 @@ class Loader:
         self._loaded: dict[str, Any] | None = None
         """What settles the meaning of `_begin`, where it came from elsewhere."""
         self._pass: _Pass | None = None
+
+    def __repr__(self) -> str:
+        defaults = {each.name: each.default for each in signature(Loader).parameters.values()}
+        told = [
+            f"{name}={value!r}"
+            for name, value in self._given.items()
+            if name != "data" and not (type(value) is type(defaults[name]) and value == defaults[name])
+        ]
+        place = [f"version={self.version}", f"epoch={self._epoch}"]
+        return f"Loader({', '.join([repr(self._ds.uri), *place, *told])})"
 
     @classmethod
     def from_torch(cls, data: Any, **options: Any) -> Self:
@@ -194,8 +205,24 @@ class Loader:
         plan = arguments.mapping("the state's plan", state["plan"])
         self._check_plan(plan)
         place = [arguments.whole(f"the state's {name}", state[name]) for name in ("epoch", "pool", "row")]
-        self._epoch, self._begin, self._loaded = place[0], (place[1], place[2]), plan
+        epoch, pool, row = place
+        self._check_place(epoch, pool, row)
+        self._epoch, self._begin, self._loaded = epoch, (pool, row), plan
         self._pass = None
+
+    def _check_place(self, epoch: int, pool: int, row: int) -> None:
+        pools = Pools(live_rows(self._ds._held), self._order, self._shard(), epoch)
+        if pool >= max(1, len(pools)):
+            raise InvalidInput(
+                f"the state's pool must be below {len(pools)}, the pools of this pass, found {pool}: give the "
+                "state as state_dict() gave it"
+            )
+        rows = pools.rows_of(pool)
+        if row > rows:
+            raise InvalidInput(
+                f"the state's row must be at most {rows}, the rows of pool {pool}, found {row}: give the state "
+                "as state_dict() gave it"
+            )
 
     def _check_plan(self, plan: Mapping[str, Any]) -> None:
         for name, value in self._plan().items():
@@ -316,6 +343,16 @@ class _Pass:
             if part.num_rows < batch.num_rows:
                 self._held.appendleft((pool, first + part.num_rows, batch.slice(part.num_rows)))
         return joined(parts, self._scan.schema)
+
+
+def _check_kind(to: Any) -> None:
+    """Raise for what batches are not made into; some name the package that is to take them."""
+    if isinstance(to, str) and to == "torch":
+        raise InvalidInput(
+            "to='torch' is not known, as Torch is not needed here: to='dlpack' gives a dict of arrays, each of "
+            "which torch.from_dlpack(batch[name]) takes without a copy"
+        )
+    arguments.one_of("to", to, *_KINDS)
 
 
 def _part(name: str, number: Any, of: str, count: Any) -> tuple[int, int]:

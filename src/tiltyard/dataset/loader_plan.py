@@ -87,6 +87,13 @@ class Pools:
     def __len__(self) -> int:
         return len(self._bounds) - 1
 
+    def rows_of(self, pool: int) -> int:
+        """Rows of a pool, before any filter; 0 where there is no pool."""
+        if not len(self):
+            return 0
+        part = slice(int(self._bounds[pool]), int(self._bounds[pool + 1]))
+        return int((self._stop[part] - self._start[part]).sum())
+
     def units(self, pool: int) -> list[Unit]:
         """What to read for a pool: in table order, neighbours as one."""
         part = slice(int(self._bounds[pool]), int(self._bounds[pool + 1]))

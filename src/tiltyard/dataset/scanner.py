@@ -394,18 +394,22 @@ class ScannerBuilder(Named):
 
     def batch_readahead(self, nbatches: int | None = None) -> ScannerBuilder:
         """A hint; reading ahead is bounded by bytes here."""
+        arguments.maybe_whole("batch_readahead", nbatches, 1)
         return self
 
     def fragment_readahead(self, nfragments: int | None = None) -> ScannerBuilder:
         """A hint; see `batch_readahead`."""
+        arguments.maybe_whole("fragment_readahead", nfragments)
         return self
 
     def scan_in_order(self, scan_in_order: bool = True) -> ScannerBuilder:
         """A hint; rows always come in order."""
+        arguments.maybe_flag("scan_in_order", scan_in_order)
         return self
 
     def io_buffer_size(self, io_buffer_size: int | None) -> ScannerBuilder:
         """A hint; see `batch_readahead`."""
+        arguments.maybe_whole("io_buffer_size", io_buffer_size)
         return self
 
     def late_materialization(self, late_materialization: Any) -> ScannerBuilder:
@@ -421,6 +425,7 @@ class ScannerBuilder(Named):
 
     def use_stats(self, use_stats: bool = True) -> ScannerBuilder:
         """A hint."""
+        arguments.maybe_flag("use_stats", use_stats)
         return self
 
     def batch_size_bytes(self, batch_size_bytes: int | None) -> ScannerBuilder:

@@ -20,6 +20,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+from pyarrow import types
 
 from tiltyard.errors import InvalidExpression, InvalidInput, nearest
 from tiltyard.expr import build, patterns
@@ -293,6 +294,11 @@ def _is_null(call: _Call) -> Node:
 
 def _is_in(call: _Call) -> Node:
     values = call.options["value_set"].values
+    if values is not None and len(values) and not values.null_count:
+        if types.is_integer(values.type):  # engines push down lists of any length: not a node for each value
+            return build.in_plain(call.args[0], values.to_numpy(zero_copy_only=False).tolist())
+        if types.is_string(values.type) or types.is_large_string(values.type):
+            return build.in_plain(call.args[0], values.to_pylist())
     constants: list[Node] = [] if values is None else [_literal(value) for value in values]
     if constants:
         return build.in_(call.args[0], constants)
