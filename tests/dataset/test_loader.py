@@ -229,7 +229,8 @@ def test_a_pass_that_was_broken_off_comes_again_until_the_epoch_is_set(place: st
 def test_a_loader_shows_what_it_reads(place: str) -> None:
     assert repr(Loader(place)) == f"Loader({place!r}, version={Loader(place).version}, epoch=0)"
     shown = repr(Loader(place, columns=["n"], filter=pc.field("n") > 1, shuffle=True, to=len))
-    assert "columns=['n'], filter=" in shown and "shuffle=True, to=<built-in function len>" in shown
+    assert "columns=['n'], filter=" in shown
+    assert "shuffle=True, to=<built-in function len>" in shown
 
 
 # -- what a batch is given as ----------------------------------------------------------------------------

@@ -300,6 +300,11 @@ def test_a_live_table_is_read_like_a_table(flights: Any) -> None:
         for bad in ({"columns": ["no"]}, {"where": "no > 1"}, {"limit": -1}, {"offset": "x"}):
             with pytest.raises(TiltyardError):
                 live.scan(**bad)
+        for name, told in (("order_by", "sort what to_arrow"), ("blob_bytes", "itself"), ("no", "no option")):
+            with pytest.raises(TypeError, match=told):
+                live.scan(**{name: "id"})
+        assert "base: version" in live.scan().explain()
+        assert "generations 1" in live.scan().explain()
         reopened = pickle.loads(pickle.dumps(live))
         assert reopened.count() == 3
 
@@ -323,15 +328,25 @@ def test_live_searches_see_streamed_vectors(tmp_path: Path) -> None:
     table.append({"id": [1, 2], "v": [[0.0, 0.0], [1.0, 1.0]]})
     with table.stream() as stream:
         stream.put({"id": 1, "v": [9.0, 9.0]})
-        found = table.live().search([0.0, 0.0], k=2).to_pydict()
+        lazy = table.live().search([0.0, 0.0], k=2)
+        found = lazy.to_arrow().to_pydict()
+        assert (lazy.count(), lazy.schema, next(iter(lazy)).num_rows) == (2, lazy.to_arrow().schema, 2)
+        assert lazy.to_pandas()["id"].tolist() == [2, 1]
+        assert "nearest=2 in 'v'" in repr(lazy)
         assert (found["id"], found["_distance"]) == ([2, 1], [2.0, 162.0])
         near = table.live().search([0.0, 0.0], distance_range=(None, 100.0), columns=["id"])
-        assert near["id"].to_pylist() == [2]
+        assert near.to_arrow()["id"].to_pylist() == [2]
+        for bad in ({"columns": ["nope"]}, {"where": "nope > 1"}, {"metric": "hamming"}, {"prefilter": True}):
+            with pytest.raises(TiltyardError):
+                table.live().search([0.0, 0.0], **bad)
+        with pytest.raises(TiltyardError, match="one vector at a time"):
+            table.live().search([[0.0, 0.0], [1.0, 1.0]])
         with pytest.raises(TiltyardError, match="no column"):
             table.live().search([0.0, 0.0], columns=["nope"])
         keys = [key * 7919 % 1000 for key in range(3, 103)]
         stream.put({"id": keys, "v": [[float(key), 0.0] for key in keys]})
-        found = table.live().search([0.0, 0.0], k=30).to_pydict()
+        found = table.live().search([0.0, 0.0], k=30).to_arrow().to_pydict()
+        assert asyncio.run(table.live().asearch([0.0, 0.0], k=3)).count() == 3
         assert found["_distance"] == sorted(x * x + y * y for x, y in found["v"])
         nearest = sorted([(2.0, 2), (162.0, 1), *((float(key * key), key) for key in keys)])
         assert found["id"] == [key for _, key in nearest[:30]]

@@ -301,8 +301,8 @@ def chosen(catalog: Catalog, found: tuple[Dropped, ...], id: Id | None, trash: s
     what = f"table {name!r}" if name is not None else f"drop {trash!r}"
     if mine:
         raise TableNotDropped(
-            f"{what} of {catalog.store.uri} cannot be brought back: it was purged, by the drop itself or when "
-            "its grace was over, and its files are being deleted"
+            f"{what} of {catalog.store.uri} cannot be brought back: it was purged, by the drop itself or "
+            "when its grace was over, and its files are being deleted"
         )
     known = sorted({each.object_id for each in found if each.state == DROPPED})
     raise TableNotDropped(

@@ -214,14 +214,14 @@ class Loader:
         pools = Pools(live_rows(self._ds._held), self._order, self._shard(), epoch)
         if pool >= max(1, len(pools)):
             raise InvalidInput(
-                f"the state's pool must be below {len(pools)}, the pools of this pass, found {pool}: give the "
-                "state as state_dict() gave it"
+                f"the state's pool must be below {len(pools)}, the pools of this pass, found {pool}: give "
+                "the state as state_dict() gave it"
             )
         rows = pools.rows_of(pool)
         if row > rows:
             raise InvalidInput(
-                f"the state's row must be at most {rows}, the rows of pool {pool}, found {row}: give the state "
-                "as state_dict() gave it"
+                f"the state's row must be at most {rows}, the rows of pool {pool}, found {row}: give the "
+                "state as state_dict() gave it"
             )
 
     def _check_plan(self, plan: Mapping[str, Any]) -> None:
@@ -349,8 +349,8 @@ def _check_kind(to: Any) -> None:
     """Raise for what batches are not made into; some name the package that is to take them."""
     if isinstance(to, str) and to == "torch":
         raise InvalidInput(
-            "to='torch' is not known, as Torch is not needed here: to='dlpack' gives a dict of arrays, each of "
-            "which torch.from_dlpack(batch[name]) takes without a copy"
+            "to='torch' is not known, as Torch is not needed here: to='dlpack' gives a dict of arrays, each "
+            "of which torch.from_dlpack(batch[name]) takes without a copy"
         )
     arguments.one_of("to", to, *_KINDS)
 

@@ -14,7 +14,7 @@ from tiltyard.lake.scan import vector_column
 from tiltyard.lake.words import plain
 from tiltyard.memwal.capture import Captured, capture
 from tiltyard.memwal.lookup import Lookup
-from tiltyard.memwal.nearest import nearest_rows, result_schema
+from tiltyard.memwal.nearest import NearestScan
 from tiltyard.memwal.scan import LsmScan
 from tiltyard.memwal.stream import open_writers
 from tiltyard.runtime.awaiting import in_thread
@@ -67,8 +67,12 @@ class Live:
         where: Any = None,
         limit: int | None = None,
         offset: int | None = None,
+        **others: Any,
     ) -> LiveScan:
-        """Some rows and columns as of now, in no order that means anything; arguments as for `Table.scan`."""
+        """Some rows and columns as of now, in no order that means anything: `columns`, `where`, `limit` and
+        `offset` as for `Table.scan`. Its other options are refused (`InvalidInput`).
+        """
+        _refuse_others("scan", others)
         asked = {"columns": columns, "where": where, "limit": limit, "offset": offset}
         chosen = None if columns is None else arguments.columns("columns", columns)
         count = arguments.maybe_whole("limit", limit)
@@ -107,18 +111,19 @@ class Live:
         columns: Columns = None,
         metric: str | None = None,
         distance_range: tuple[float | None, float | None] | None = None,
-    ) -> Any:
-        """The `k` nearest rows among those that count and pass the predicate, nearest first, as a `pa.Table`
-        with `_distance`; exact. Arguments as for `Table.search`.
+        **others: Any,
+    ) -> LiveScan:
+        """The `k` nearest rows among those that count and pass the predicate as of now, nearest first, with
+        `_distance`; exact. Arguments as for `Table.search`, but one vector at a time.
         """
+        _refuse_others("search", others)
         chosen = None if columns is None else arguments.columns("columns", columns)
         named = vector_column(self.schema, self._ds.uri) if column is None else column
         low, high = (None, None) if distance_range is None else distance_range
         wanted = arguments.whole("k", k, 1)
         asked = Nearest(arguments.text("column", named), vector, wanted, metric, low, high)
-        now = self._now()
-        result_schema(now, chosen)  # what is wrong with the columns is told before anything is read
-        return shown_table(nearest_rows(now, asked, chosen, where))
+        told = {"columns": columns, "where": where, "nearest": f"{wanted} in {named!r}"}
+        return LiveScan(NearestScan(self._now(), asked, chosen, where), self._ds.uri, told)
 
     def head(self, rows: int = HEAD_ROWS, columns: Columns = None) -> Any:
         """Some rows, as a `pa.Table`."""
@@ -154,8 +159,10 @@ class Live:
         """`count`, awaited."""
         return await in_thread(self.count, where)
 
-    async def asearch(self, vector: Any, column: str | None = None, k: int = DEFAULT_K, **asked: Any) -> Any:
-        """`search`, awaited."""
+    async def asearch(
+        self, vector: Any, column: str | None = None, k: int = DEFAULT_K, **asked: Any
+    ) -> LiveScan:
+        """`search`, awaited; read it by `ato_arrow`, or by `async for`."""
         return await in_thread(self.search, vector, column, k, **asked)
 
     async def ascan(self, columns: Columns = None, where: Any = None, **asked: Any) -> LiveScan:
@@ -167,13 +174,29 @@ class Live:
         return await in_thread(self.to_arrow)
 
 
+_OF_TABLES = {
+    "order_by": "rows of a live scan come in no order: sort what to_arrow() gives, or drain() the table and "
+    "scan it",
+    "blob_bytes": "tables with blobs are not streamed into: scan the table itself",
+}
+"""Options of a table's scan that a live one has not, and what to do."""
+
+
+def _refuse_others(what: str, others: Mapping[str, Any]) -> None:
+    for name in others:
+        why = _OF_TABLES.get(name) if what == "scan" else None
+        if why is None:
+            raise WrongType(f"live().{what} has no option {name!r}")
+        raise WrongType(f"live().{what} does not take {name}: {why}")
+
+
 class LiveScan:
     """Some rows and columns of a live table at one moment, not yet read. It may be read repeatedly, and gives
     the same rows each time; iterating it (`for`, `async for`) gives its batches.
     """
 
-    def __init__(self, scan: LsmScan, uri: str, asked: Mapping[str, Any]) -> None:
-        """Use `Live.scan`."""
+    def __init__(self, scan: LsmScan | NearestScan, uri: str, asked: Mapping[str, Any]) -> None:
+        """Use `Live.scan` or `Live.search`."""
         self._scan = scan
         self._uri = uri
         self._asked = asked
@@ -185,7 +208,11 @@ class LiveScan:
         )
 
     def __repr__(self) -> str:
-        told = [f"{name}={value!r}" for name, value in self._asked.items() if value is not None]
+        told = [
+            f"{name}={value if name == 'nearest' else repr(value)}"
+            for name, value in self._asked.items()
+            if value is not None
+        ]
         version = f"version={self._scan.captured.base.version}"
         return f"LiveScan({', '.join([repr(self._uri), version, *told])})"
 
@@ -225,6 +252,15 @@ class LiveScan:
     def count(self) -> int:
         """How many rows."""
         return self._scan.count()
+
+    def explain(self) -> str:
+        """What will be read, as text: the base's version, and by shard what is not in it yet."""
+        now = self._scan.captured
+        told = [repr(self), f"  base: version {now.base.version}"]
+        for each in now.shards:
+            generations = ", ".join(str(level.generation) for level in each.levels) or "none"
+            told.append(f"  shard {each.shard_id}: generations {generations}")
+        return "\n".join(told)
 
     async def ato_arrow(self) -> Any:
         """`to_arrow`, awaited."""

@@ -6,6 +6,7 @@ read for all rows, other columns for the k that are found.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,9 +30,7 @@ def nearest_rows(captured: Captured, asked: Nearest, columns: ColumnsLike = None
 
     Raises what `table.nearest.query.bind` does, and `InvalidInput` for several query vectors.
     """
-    query = bind(captured.base.schema, asked)
-    if query.is_batch:
-        raise InvalidInput("a streamed table is searched for one vector at a time")
+    query = _one_query(captured, asked)
     if not captured.schema.has_key:
         return _in_one_pass(captured, query, columns, where)
     key = list(captured.schema.key)
@@ -48,10 +47,43 @@ def nearest_rows(captured: Captured, asked: Nearest, columns: ColumnsLike = None
     return table.append_column(pa.field(DISTANCE, pa.float32()), best.column(DISTANCE))
 
 
-def result_schema(captured: Captured, columns: ColumnsLike = None) -> Any:
+def result_schema(captured: Captured, columns: ColumnsLike = None, where: Any = None) -> Any:
     """The `pa.Schema` of `nearest_rows`."""
-    found = LsmScan(captured, columns).schema
-    return found.append(pa.field(DISTANCE, pa.float32()))
+    return LsmScan(captured, columns, where).schema.append(pa.field(DISTANCE, pa.float32()))
+
+
+class NearestScan:
+    """`nearest_rows` that are not yet read. Raises on construction what is wrong with the request, and reads
+    nothing; each reading gives the same rows.
+    """
+
+    def __init__(
+        self, captured: Captured, asked: Nearest, columns: ColumnsLike = None, where: Any = None
+    ) -> None:
+        self.captured = captured
+        self.schema: Any = result_schema(captured, columns, where)
+        """The `pa.Schema` of the result."""
+        _one_query(captured, asked)
+        self._asked, self._columns, self._where = asked, columns, where
+
+    def table(self) -> Any:
+        """The rows as one `pa.Table`."""
+        return nearest_rows(self.captured, self._asked, self._columns, self._where)
+
+    def batches(self) -> Iterator[Any]:
+        """The rows as `pa.RecordBatch`es, never empty."""
+        return (batch for batch in self.table().to_batches() if batch.num_rows)
+
+    def count(self) -> int:
+        """How many rows."""
+        return int(nearest_rows(self.captured, self._asked, [], self._where).num_rows)
+
+
+def _one_query(captured: Captured, asked: Nearest) -> VectorQuery:
+    query = bind(captured.base.schema, asked)
+    if query.is_batch:
+        raise InvalidInput("a streamed table is searched for one vector at a time")
+    return query
 
 
 def _carried(name: str) -> str:
