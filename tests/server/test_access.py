@@ -57,6 +57,33 @@ def test_places_of_a_callers_choice_need_an_admin_of_all(tmp_path: Path) -> None
         assert post(server, "table/secret/exists", **ADMIN).status == 200
 
 
+def test_what_the_body_says_gives_no_rights(tmp_path: Path) -> None:
+    with serving(tmp_path, keys(writer="write", boss="admin", inner="admin@ops")) as server:
+        for name in ("ops", "hr"):
+            post(server, f"namespace/{name}/create", **ADMIN)
+            create(server, f"{name}%24t", **ADMIN)
+        for method in ("GET", "POST"):
+            assert ask(server, method, "/v1/table", {"id": ["ops"]}, **INNER).code == 15
+        for said in ({"id": ["ops"]}, {"id": ["ops"], "namespace": ["ops"]}):
+            assert post(server, "table/hr%24t/count_rows", said, **INNER).code in (13, 15)
+            assert post(server, "namespace/%24/table/list", said, **INNER).code in (13, 15)
+        assert post(server, "table/t/count_rows?delimiter=s", {"id": ["ops", "t"]}, **INNER).code in (13, 15)
+
+
+def test_what_drops_needs_an_admin(tmp_path: Path) -> None:
+    with serving(tmp_path, keys(writer="write", boss="admin")) as server:
+        post(server, "namespace/ops/create", **WRITER)
+        create(server, "ops%24t", **WRITER)
+        for mode in ("Overwrite", "OVERWRITE", "over_write"):
+            assert post(server, "namespace/ops/create", {"mode": mode}, **WRITER).code == 15
+        assert post(server, "namespace/ops/create", {"mode": "ExistOk"}, **WRITER).status == 200
+        for path in ("branches/delete", "drop", "deregister", "rename", "version/delete"):
+            assert post(server, f"table/ops%24t/{path}", {"name": "b"}, **WRITER).code == 15
+        assert post(server, "table/ops%24t/count_rows", **WRITER).json == 3
+        assert post(server, "namespace/ops/create", {"mode": "Overwrite"}, **ADMIN).status == 200
+        assert post(server, "table/ops%24t/exists", **ADMIN).code == 4
+
+
 def test_nobody_comes_in_without_a_key(tmp_path: Path) -> None:
     with serving(tmp_path, keys(reader="read")) as server:
         for headers in (

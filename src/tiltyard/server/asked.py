@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tiltyard.catalog.plugin.requests import parts_of
+from tiltyard.catalog.plugin.requests import parts_of, plain_word
+from tiltyard.catalog.plugin.tables import CREATE_NAMESPACE
 from tiltyard.catalog.rest import wire
 from tiltyard.catalog.rest.routes import JSON, PREFIX, READ_QUERY, Body, Match, Role, Route, matched
 from tiltyard.dataset.arguments import shown
@@ -22,6 +23,10 @@ WRONG_METHOD = 405
 PLACES = {"declare_table": "location"}
 """Operations that need only the right to write, unless they name this field: what lies at a place of the
 caller's choice may be another one's, so that only an admin of all gives it a name."""
+
+
+OVERWRITE = CREATE_NAMESPACE["overwrite"]
+"""The mode in which `create_namespace` drops what was there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +98,11 @@ def fields_with(asked: Asked, body: bytes, content_type: str | None) -> dict[str
 
 
 def _put(fields: dict[str, Any], name: str, of_path: Id | None, delimiter: str) -> None:
-    """The id of the path, which that of the body must not contradict."""
+    """The id of the path, which that of the body must not contradict; a route without one has none: rights
+    are checked for what is done, which is not about the id that a body says.
+    """
     if of_path is None:
+        fields.pop(name, None)
         return
     said = fields.get(name)
     if said is not None and parts_of(said, "'id' of the request body") != of_path:
@@ -128,6 +136,8 @@ def check_rights(caller: Caller, route: Route, fields: dict[str, Any]) -> None:
                 caller.check(Role.WRITE, _id(each), operation)
         case "register_table":
             caller.check(Role.ADMIN, (), operation)
+        case "create_namespace" if _word(fields.get("mode")) == OVERWRITE:
+            caller.check(Role.ADMIN, _id(fields), f"{operation} with mode Overwrite")
         case "rename_table":
             id = _id(fields)
             caller.check(Role.ADMIN, id, operation)
@@ -152,6 +162,10 @@ def _check_batched(caller: Caller, kind: str, inner: Any) -> None:
     placed = kind in PLACES and inner.get(PLACES[kind]) is not None
     role = Role.ADMIN if placed else BATCHED.get(kind, Role.ADMIN)
     caller.check(role, () if placed else _id(inner), kind)
+
+
+def _word(mode: Any) -> str | None:
+    return CREATE_NAMESPACE.get(plain_word(mode)) if isinstance(mode, str) else None
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:

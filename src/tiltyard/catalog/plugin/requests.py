@@ -127,7 +127,7 @@ class Given:
         value = self.maybe_text(name)
         if value is None:
             return default
-        found = words.get(value.replace("_", "").lower())
+        found = words.get(plain_word(value))
         if found is None:
             known = ", ".join(dict.fromkeys(words.values()))
             raise InvalidInput(f"{self._name(name)} must be one of {known}, found {arguments.shown(value)}")
@@ -152,6 +152,11 @@ def fields_of(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(fields, Mapping):
         raise arguments.wrong(f"{name}.model_dump()", "a mapping", fields)
     return {str(key): each for key, each in fields.items()}
+
+
+def plain_word(value: str) -> str:
+    """One of a few words without what may differ: its case and underscores."""
+    return value.replace("_", "").lower()
 
 
 def number_of(name: str, value: Any) -> float:

@@ -208,7 +208,7 @@ ROUTES = (
     _read("list_table_tags", "table/{id}/tags/list", body=Body.NOTHING, query=PAGE),
     _read("get_table_tag_version", "table/{id}/tags/version"),
     _write("create_table_branch", "table/{id}/branches/create", statuses=(409,)),
-    _write("delete_table_branch", "table/{id}/branches/delete"),
+    _admin("delete_table_branch", "table/{id}/branches/delete"),
     _read("list_table_branches", "table/{id}/branches/list", body=Body.NOTHING, query=PAGE),
     # versions and transactions
     _write("create_table_version", "table/{id}/version/create", statuses=(409,)),
