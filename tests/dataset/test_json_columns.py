@@ -3,6 +3,7 @@ and answer the functions of JSON alike."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import tiltyard as ty
 import tiltyard.lance as lance
 from peer import Peer, PeerError
 from tiltyard.dataset.json_text import shown_batch, shown_table
-from tiltyard.errors import InvalidExpression, InvalidInput
+from tiltyard.errors import InvalidExpression, InvalidInput, TiltyardError
 from tiltyard.expr import parse_expression
 
 DOCUMENTS = [
@@ -201,3 +202,14 @@ def test_what_holds_no_json_is_given_as_it_is() -> None:
     assert shown_table(table) is table
     batch = table.to_batches()[0]
     assert shown_batch(batch) is batch
+
+
+def test_values_that_are_no_text_are_told_that_the_column_holds_json(tmp_path: Path) -> None:
+    column = pa.array(['{"a": 1}'], pa.json_(pa.string()))
+    table = ty.connect(tmp_path).create_table("t", pa.table({"id": [1], "j": column}))
+    for rows in ([{"id": 2, "j": {"a": 1}}], [{"id": 2, "j": {"a": 1}}, {"id": 3, "j": "{}"}], [{"j": 3}]):
+        with pytest.raises(TiltyardError, match=r"holds JSON.*: give it as text, as json.dumps") as told:
+            table.append(rows)
+        assert "binary" not in str(told.value)
+    table.append([{"id": 2, "j": json.dumps({"a": 1})}])
+    assert table.count("json_get_int(j, 'a') = 1") == 2

@@ -223,6 +223,20 @@ def test_what_would_write_blobs_is_refused_and_changes_nothing(
     assert tl.dataset(path).to_table(blob_handling="all_binary").equals(rows)
 
 
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+def test_python_values_for_a_blob_column_are_told_that_it_is_one(
+    version: str, peer: Peer, tmp_path: Path
+) -> None:
+    table = tiltyard.open_table(_made(peer, tmp_path / "t", version))
+    for data in ({"id": [9], "b": [b"x"]}, [{"id": 9, "b": b"x"}], pa.table({"id": [9], "b": [b"x"]})):
+        for change in (table.append, lambda rows: table.upsert(rows, on="id")):
+            with pytest.raises(UnsupportedFeature, match=r"column 'b' holds blobs.* not write"):
+                change(data)
+    with pytest.raises(UnsupportedFeature, match=r"column 's.bb' holds blobs"):
+        table.append([{"id": 9, "s": {"bb": b"x"}}])
+    assert table.version == 1
+
+
 def test_plain_face(peer: Peer, tmp_path: Path) -> None:
     table = tiltyard.open_table(_made(peer, tmp_path / "t", "2.2"))
     assert table.read_blobs("b", [3, 1, 2]) == [b"three", None, b""]

@@ -118,6 +118,11 @@ def test_what_writes_rows_names_the_versions_to_use(path: str, peer: Peer) -> No
             act()
     assert lance.dataset(path).version == found.version
     assert not difference(alike(path, peer), rows_of(0, ROWS))
+    table = ty.open_table(path)  # and what they say is what helps
+    with pytest.raises(UnsupportedFeature, match=r"data_storage_version='2.2' of append, upsert"):
+        table.upsert(more, on="id")
+    table.compact(data_storage_version="2.2")
+    assert table.upsert(more, on="id", data_storage_version="2.2") == {"inserted": 10, "updated": 10}
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])

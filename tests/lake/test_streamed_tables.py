@@ -4,6 +4,7 @@ dropped or made again.
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ import tiltyard.lance as lance
 from peer import Peer
 from tiltyard.errors import (
     InvalidInput,
+    OutcomeUnknown,
     ShardError,
+    TableNotFound,
     TiltyardError,
     UndrainedRows,
     UnsupportedFeature,
@@ -205,3 +208,31 @@ def test_rows_are_counted_once_where_the_cursor_lags_behind_what_is_published(ta
         table.overwrite({"a": [1]})
     assert told.value.rows == 2
     assert keys(table) == [1, 2, 10, 11]
+
+
+def test_a_stream_whose_table_was_purged_says_so_and_leaves_nothing(
+    lake: Any, table: Any, name: str, tmp_path: Path
+) -> None:
+    stream = table.stream()
+    stream.put(row(10))
+    table.drain()
+    lake.drop(name, purge=True)
+    for act in (lambda: stream.put(row(11)), lambda: stream.put(row(12)), stream.close):
+        with pytest.raises(TableNotFound, match="was deleted while rows were streamed into it"):
+            act()
+    assert not [each for each in tmp_path.rglob("*") if each.is_file() and "__manifest" not in each.parts]
+    again = lake.create_table(name, SCHEMA, key="id")
+    with again.stream() as other:
+        other.put(row(20))
+        assert keys(again) == [20]
+
+
+def test_a_stream_whose_shard_alone_was_removed_cannot_tell(table: Any) -> None:
+    """Somebody may have put it aside with its log."""
+    stream = table.stream()
+    stream.put(row(10))
+    shutil.rmtree(Path(table.uri) / layout.ROOT)
+    with pytest.raises((OutcomeUnknown, ShardError)):
+        stream.put(row(11))
+    with pytest.raises((OutcomeUnknown, ShardError)):
+        stream.close()

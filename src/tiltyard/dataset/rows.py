@@ -17,7 +17,11 @@ from pyarrow import types
 
 from tiltyard.dataset import arguments
 from tiltyard.errors import InvalidInput, SchemaMismatch, nearest
+from tiltyard.format.blobs import BLOB, not_written
+from tiltyard.format.field import BLOB_EXTENSION
+from tiltyard.format.logical_types import EXTENSION_NAME
 from tiltyard.format.nested import parts, rebuilt
+from tiltyard.table.json_form import JSON_ADVICE
 
 JSON_NAMES = (b"arrow.json", b"lance.json")
 MAX_NAMES_SHOWN = 8
@@ -77,6 +81,10 @@ def refuse_unknown(names: Iterable[Any], guide: Any) -> None:
         arguments.text("a column's name", name)
     if guide is None:
         return
+    for name in names:
+        at = guide.get_field_index(name)
+        if at >= 0:
+            _refuse_blobs(guide.field(at), name)
     unknown = [name for name in names if guide.get_field_index(name) < 0]
     if unknown:
         told = ", ".join(map(repr, unknown[:MAX_NAMES_SHOWN])) + (", ..." * (len(unknown) > MAX_NAMES_SHOWN))
@@ -85,6 +93,16 @@ def refuse_unknown(names: Iterable[Any], guide: Any) -> None:
             f"the data has {'columns' if len(unknown) > 1 else 'column'} {told}, which the schema has not; "
             f"{hint}"
         )
+
+
+def _refuse_blobs(field: Any, path: str) -> None:
+    """Raise `UnsupportedFeature` for a column of blobs: what a value of it is, is not known here."""
+    found = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
+    if found.get(BLOB, "").lower() == "true" or found.get(EXTENSION_NAME) == BLOB_EXTENSION:
+        raise not_written(path)
+    if types.is_struct(field.type):
+        for each in parts(field.type):
+            _refuse_blobs(each, f"{path}.{each.name}")
 
 
 def looks_like_columns(part: Mapping[Any, Any], guide: Any) -> bool:
@@ -142,7 +160,8 @@ def _column(name: str, values: Any, guide: Any) -> Any:
         if field is None or _holds_json(field):
             return pa.array(values)
     except _CONVERSION_ERRORS as error:
-        raise InvalidInput(f"the values of column {name!r} have no common type: {error}") from error
+        advice = f"; the column holds JSON: {JSON_ADVICE}" if field is not None and _holds_json(field) else ""
+        raise InvalidInput(f"the values of column {name!r} have no common type: {error}{advice}") from error
     return _guided(name, values, field)
 
 

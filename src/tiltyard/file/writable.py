@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from tiltyard.errors import InvalidInput, SchemaMismatch, UnsupportedFeature
+from tiltyard.format.blobs import not_written
 from tiltyard.format.schema import Field, Schema
 from tiltyard.format.version import FileVersion
 
@@ -18,9 +19,10 @@ def check_version(version: FileVersion) -> None:
     """Raise `UnsupportedFeature` for a version that is not written."""
     if version not in WRITTEN:
         raise UnsupportedFeature(
-            f"data files of version {version.value} are not written; use 2.2 (the default) or 2.1, given as "
-            "data_storage_version where it is the table that has this one: files of several versions may "
-            "stand in one table"
+            f"data files of version {version.value} are not written; use 2.2 (the default) or 2.1. Where it "
+            "is the table that has this version, each write says so: data_storage_version='2.2' of append, "
+            "upsert, update, compact and optimize, .data_storage_version('2.2') of a merge; files of several "
+            "versions may stand in one table"
         )
 
 
@@ -35,10 +37,7 @@ def check_schema(schema: Schema, version: FileVersion) -> None:
 def _check(field: Field, path: str, version: FileVersion, nested: bool) -> None:
     kind = field.logical_type
     if field.is_blob:
-        raise UnsupportedFeature(
-            f"column {path!r} holds blobs (lance-encoding:blob, lance.blob.v2), which this version reads and "
-            "does not write; a table of plain large_binary values can be written"
-        )
+        raise not_written(path)
     if version is FileVersion.V2_1 and kind == "map":
         raise UnsupportedFeature(f"column {path!r}: map columns need file version 2.2, not 2.1")
     if version is FileVersion.V2_1 and kind.startswith("fixed_size_list:struct:"):

@@ -75,6 +75,14 @@ def check_described(field: Field) -> None:
         )
 
 
+def not_written(path: str) -> UnsupportedFeature:
+    """The error for a blob column that is to be written."""
+    return UnsupportedFeature(
+        f"column {path!r} holds blobs (lance-encoding:blob, lance.blob.v2), which this version reads and "
+        "does not write; a table of plain large_binary values can be written"
+    )
+
+
 def as_bytes(field: Field) -> Field:
     """The field with the bytes of its blob columns: large binary values."""
     if field.is_blob:

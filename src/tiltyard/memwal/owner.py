@@ -135,7 +135,7 @@ def _taken_over(
     replay.read()
     memtables = replay.memtables(manifest)
     persistence = Persistence(config.max_wal_persist_retries, config.wal_persist_retry_base_delay_ms / 1000)
-    log = Log(shard, manifest, replay.tip + 1, schema.entry, persistence)
+    log = Log(shard, manifest, replay.tip + 1, schema.entry, persistence, base.store)
     return Owned(identity.shard_id, shard, base, config, schema, indices, manifest, log, router, memtables)
 
 

@@ -25,6 +25,7 @@ from tiltyard.errors import (
     ShardContention,
     ShardError,
     StoreError,
+    TableNotFound,
     TiltyardError,
     UnsupportedFeature,
     WriterFenced,
@@ -33,10 +34,11 @@ from tiltyard.errors import (
 from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.entry import Entry, EntryHead, decode_entry, encode_sentinel
-from tiltyard.memwal.manifest import fenced, read, still_ours
+from tiltyard.memwal.manifest import fenced, newest, read, still_ours
 from tiltyard.memwal.settled import create_settled
 from tiltyard.store import Created, Store
 from tiltyard.table.back_off import back_off
+from tiltyard.table.versions import list_names
 
 MAX_SENTINELS = 1024
 """How often a sentinel is tried while the owner before goes on appending, and how many late ones of others an
@@ -69,13 +71,17 @@ class Log:
         position: int,
         schema: Any,
         persistence: Persistence = Persistence(),
+        table: Store | None = None,
     ) -> None:
+        """`table`: the table's own store, to tell a table that is gone from a log that cannot be written."""
         self._shard = shard
+        self._table = table
         self._manifest = manifest
         self._next = position
         self._schema = schema
         self._persistence = persistence
         self._head: EntryHead | None = None
+        self._stands = False  # the entry that is being put
         self._poison: TiltyardError | None = None
 
     @property
@@ -111,17 +117,21 @@ class Log:
     def append(self, batch: Any, generation: int) -> int:
         """Put one batch (columns of the log's schema, at least one row) at the tip, durably; its position.
 
-        Raises `WriterFenced`, `WriterPoisoned` (nothing was kept), `OutcomeUnknown`; after each of them the
-        log is ended.
+        Raises `WriterFenced`, `WriterPoisoned`, `TableNotFound` (nothing was kept), `OutcomeUnknown`; after
+        each of them the log is ended.
         """
         self.check()
         data = self._head_of(generation).encoded(batch)
+        self._stands = False
         try:
             self._put(data)
+            self._stands = True
             self._acknowledge(self._next)
         except TiltyardError as error:
-            self._poison = error
-            raise
+            self._poison = self._without_table(error, data)
+            if self._poison is error:
+                raise
+            raise self._poison from error
         except BaseException:  # interrupted: the entry may stand
             self._poison = self._unknown(self._next, "the call was interrupted")
             raise
@@ -196,6 +206,32 @@ class Log:
             f"WAL position {position} for the shard at {self._shard.uri} holds an entry of epoch {theirs} "
             f"that this writer (epoch {ours}) did not put there; nothing of this call was kept. Open the "
             "shard again, which reads its log anew"
+        )
+
+    def _without_table(self, error: TiltyardError, data: Sequence[Any]) -> TiltyardError:
+        """What to tell of an append that failed: that the table was deleted, where no version of it is there,
+        nor a manifest of the shard, and the entry is not, or not any more; else the error.
+        """
+        doubtful = isinstance(error, OutcomeUnknown) and not self._stands
+        if self._table is None or doubtful or isinstance(error, WriterFenced):
+            return error
+        path = layout.entry_path(self._next)
+        try:
+            if list_names(self._table) or newest(self._shard) is not None:
+                return error
+            if self._stands:
+                if bytes(self._shard.read(path)) != b"".join(map(memoryview, data)):
+                    return error
+                self._shard.delete(path)
+                self._shard.sync_dir(layout.WAL_DIR)
+        except ObjectNotFound:
+            pass  # it was deleted with the table
+        except TiltyardError:
+            return error
+        return TableNotFound(
+            f"the table at {self._table.uri} was deleted while rows were streamed into it: nothing of this "
+            "call was kept, and what was streamed before went with the table. Create it anew, and stream "
+            "into that"
         )
 
     def _unknown(self, position: int, why: str) -> OutcomeUnknown:

@@ -17,9 +17,10 @@ import pyarrow as pa
 from pyarrow import types
 
 from tiltyard.errors import InvalidInput, SchemaMismatch, UnsupportedFeature, nearest
+from tiltyard.format.blobs import not_written
 from tiltyard.format.schema import Field, Schema
 from tiltyard.format.version import FileVersion
-from tiltyard.table.json_form import in_json_form, is_text, json_form
+from tiltyard.table.json_form import JSON_ADVICE, in_json_form, is_text, json_form
 from tiltyard.table.projection import SYSTEM_FIELDS
 from tiltyard.table.wording import counted
 
@@ -136,7 +137,8 @@ def side_by_side(table: Schema, arrow: Any) -> str:
     rows = [("table", "data")]
     for field in table.fields:
         at = arrow.get_field_index(field.name)
-        rows.append((_shown(field.arrow_field), "(missing)" if at < 0 else _shown(arrow.field(at))))
+        ours = f"{field.name}: JSON" if field.logical_type == "json" else _shown(field.arrow_field)
+        rows.append((ours, "(missing)" if at < 0 else _shown(arrow.field(at))))
     known = {field.name for field in table.fields}
     rows += [("(missing)", _shown(each)) for each in arrow if each.name not in known]
     width = max(len(left) for left, _ in rows)
@@ -151,6 +153,8 @@ def _fit_field(field: Field, given: Any, path: str, problems: list[str]) -> Fiel
     """The part of the field's tree that the data brings; None when it does not fit (then a problem is
     noted).
     """
+    if field.is_blob:
+        raise not_written(path)
     kind = _storage(given.type)
     if field.logical_type == "struct" and field.children and types.is_struct(kind) and not field.is_packed:
         return _fit_struct(field, kind, path, problems)
@@ -158,6 +162,9 @@ def _fit_field(field: Field, given: Any, path: str, problems: list[str]) -> Fiel
     kind = _storage(json_form(kind, field.arrow_field))
     if alike(kind, wanted) or widens(kind, wanted) or may_hold(kind, wanted):
         return field
+    if field.logical_type == "json":
+        problems.append(f"column {path!r} holds JSON, the data has {given.type}: {JSON_ADVICE}")
+        return None
     problems.append(f"column {path!r} has type {wanted}, the data has {given.type}: {_advice(kind, wanted)}")
     return None
 

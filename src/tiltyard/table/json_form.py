@@ -12,6 +12,9 @@ from tiltyard.format import jsonb
 from tiltyard.format.logical_types import EXTENSION_NAME, JSON_NAMES
 from tiltyard.format.nested import mapped, parts, rebuilt
 
+JSON_ADVICE = "give it as text, as json.dumps(value) makes it of a value"
+"""What to do with values for a JSON column that are no text."""
+
 _NAME = EXTENSION_NAME.encode()
 _NAMES = frozenset(name.encode() for name in JSON_NAMES)
 
