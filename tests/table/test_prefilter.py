@@ -330,8 +330,10 @@ def test_what_is_kept_for_the_next_scan_keeps_no_old_version(tmp_path: Path) -> 
         assert ds.take([0]).num_rows == 1
     cached = ds.session().cache._entries
     own = {key: entry[0] for key, entry in cached.items() if key[0] == ds._snapshot.store.identity}
-    for kind in (UnitReader, Taker):
-        (kept,) = [each for key, each in own.items() if isinstance(each, kind) and "('a',)" not in str(key)]
+    readers = [each for key, each in own.items() if isinstance(each, UnitReader) and "('a',)" not in str(key)]
+    takers = [each[0] for key, each in own.items() if key[1] == "taker"]
+    for (kept,) in (readers, takers):
+        assert isinstance(kept, UnitReader | Taker)
         assert kept.snapshot.version == ds.version
 
 
