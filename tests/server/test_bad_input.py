@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import socket
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -171,3 +174,55 @@ def test_slow_clients_are_cut_off(server: InThread, data: bytes) -> None:
     heard = raw(server, data, seconds=10)
     assert not heard or b" 408 " in heard.split(b"\r\n")[0]
     assert ask(server, "GET", "/healthz").status == 200
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET /healthz HTTP/1.1\r\nhost: x\r\na: " + b"x" * (3 << 20),
+        b"POST /v1/namespace/%24/exists HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+        b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n" + b"a: b\r\n" * (1 << 19),
+        b"POST /v1/namespace/%24/exists HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n2;"
+        + b"x" * (3 << 20),
+    ],
+)
+def test_heads_trailers_and_extensions_without_end_are_cut_off(server: InThread, data: bytes) -> None:
+    where = "127.0.0.1", server.port
+    with suppress(ConnectionError), socket.create_connection(where, timeout=10) as connection:
+        for _ in range(100):
+            connection.sendall(data)
+            data = data[-1 << 16 :]
+        pytest.fail("all of it was taken")
+    assert ask(server, "GET", "/healthz").status == 200
+
+
+def test_an_answer_that_nobody_takes_is_given_up(server: InThread) -> None:
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", server.port))
+        name = connection.getsockname()
+        standing = server._server.server_state.connections
+        deadline = time.monotonic() + 10
+        while not (found := [each for each in standing if each.client == name]):
+            time.sleep(0.02)
+        kept = found[0].transport.get_extra_info("socket")
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        connection.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n")
+        while found[0] in standing and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert found[0] not in standing
+
+
+def test_a_client_that_sends_much_hears_why_it_is_refused(server: InThread) -> None:
+    refused = post(server, "table/a%24new/create?mode=create", bytes(30_000_000), content_type=STREAM)
+    assert (refused.status, refused.code) == (413, 13)
+    nowhere = ask(server, "POST", "/nowhere", bytes(30_000_000))
+    assert (nowhere.status, nowhere.code) == (404, 0)
+
+
+def test_a_key_of_one_change_answers_no_other(server: InThread) -> None:
+    first = post(server, "table/a%24k1/declare", idempotency_key="one")
+    assert post(server, "table/a%24k1/declare", idempotency_key="one").body == first.body
+    assert post(server, "table/a%24k2/declare", idempotency_key="one").code == 13
+    assert post(server, "table/a%24k1/declare", {"properties": {}}, idempotency_key="one").code == 13
+    assert post(server, "table/a%24k2/exists").code == 4

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 from tiltyard import runtime
@@ -37,6 +38,10 @@ REQUEST_ID = "x-request-id"
 MAX_REQUEST_ID = 128
 SENT_AT_ONCE = 1 << 20
 RETRY_AFTER_SECONDS = 1
+LINGER_SECONDS = 5.0
+"""That a body which nobody wants is still taken in: a client whose connection is cut off while it sends would
+not read the answer that tells why."""
+
 NS_PER_SECOND = 10**9
 
 OWN_PATHS = {"/healthz": "healthz", "/readyz": "readyz", "/metrics": "metrics", "/openapi.json": "openapi"}
@@ -73,6 +78,11 @@ class Request:
         self.received = 0
         self.is_read = not _has_body(self.headers)
         self.abort: Callable[[], None] = (scope.get("extensions") or {}).get(ABORT, _nothing)
+
+    @property
+    def lingers(self) -> bool:
+        """Whether the client may be sending a body that is not read."""
+        return not self.is_read and "expect" not in self.headers
 
 
 def _has_body(headers: Mapping[str, str]) -> bool:
@@ -130,6 +140,9 @@ class App:
         finally:
             self.metrics.running -= 1
             self._note(request, status, 0 if answer is None else len(answer.body))
+        if status and request.lingers:
+            await _linger(receive)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _answered(self, request: Request, receive: Receive) -> Answer:
         try:
@@ -161,27 +174,27 @@ class App:
         if key is None or asked.route.reads:
             body = await self._body(asked, request, receive)
             return await self._within_time(self._work(asked, caller, body, request))
-        earlier = self._replays.find(caller.name, key)
+        what = _told_apart(request)
+        earlier = self._replays.find(caller.name, key, what)
         if earlier is not None:
             return await self._within_time(asyncio.shield(earlier))
-        done = self._replays.begin(caller.name, key)
+        self._replays.begin(caller.name, key, what)
         try:
             body = await self._body(asked, request, receive)
         except BaseException:
             self._replays.drop(caller.name, key)
             raise
-        change = asyncio.ensure_future(self._change(asked, caller, body, request, done))
+        change = asyncio.ensure_future(self._change(asked, caller, body, request, key))
         self._changes.add(change)
         change.add_done_callback(self._changes.discard)
         return await self._within_time(asyncio.shield(change))
 
     async def _change(
-        self, asked: Asked, caller: Caller, body: Received, request: Request, done: asyncio.Future[Answer]
+        self, asked: Asked, caller: Caller, body: Received, request: Request, key: str
     ) -> Answer:
         """Work that goes on when its client is gone: the answer is kept for it."""
         answer = await self._work(asked, caller, body, request)
-        if not done.done():
-            done.set_result(answer)
+        self._replays.keep(caller.name, key, answer)
         return answer
 
     def _caller(self, request: Request) -> Caller:
@@ -269,7 +282,7 @@ class App:
         body = memoryview(answer.body)
         for begin in range(0, max(len(body), 1), SENT_AT_ONCE):
             piece = body[begin : begin + SENT_AT_ONCE]
-            more = begin + SENT_AT_ONCE < len(body)
+            more = begin + SENT_AT_ONCE < len(body) or request.lingers
             message = {"type": "http.response.body", "body": bytes(piece), "more_body": more}
             await asyncio.wait_for(send(message), self._limits.step_seconds)
 
@@ -287,6 +300,19 @@ class App:
             seconds * 1e3,
             request.id,
         )
+
+
+async def _linger(receive: Receive) -> None:
+    """Take in, and forget, the rest of a body, for a while."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_SECONDS):
+            while (await receive()).get("more_body", False):
+                pass
+
+
+def _told_apart(request: Request) -> str:
+    """What tells one change from another, as far as it is known before the body."""
+    return f"{request.path}?{request.query} {request.headers.get('content-length')}"
 
 
 def _request_id(given: str | None) -> str:

@@ -96,7 +96,7 @@ def server_of(app: Any, place: Place, limits: Limits, started: Callable[[int], N
         app,
         host=place.host,
         port=place.port,
-        http=protocol_with(limits.head_seconds),
+        http=protocol_with(limits.head_seconds, limits.step_seconds),
         ws="none",
         lifespan="on",
         log_config=None,
