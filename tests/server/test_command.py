@@ -200,6 +200,8 @@ def test_tls_and_keys(tmp_path: Path) -> None:
         (["{root}", "--property", "x"], "NAME=VALUE"),
         (["{root}", "--host", "203.0.113.7", "--anonymous"], "cannot listen"),
         (["ftp://x/y"], "ftp"),
+        ([__file__], "is a file"),
+        (["{root}", "--role", "admin"], "--role is of --new-key"),
         (["--new-key", ""], "needs a 'name'"),
     ],
 )

@@ -59,9 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="print a new secret and its table for the file of --auth, and end; ROOT is not needed",
     )
-    parser.add_argument(
-        "--role", choices=("read", "write", "admin"), default="read", help="of --new-key (default: read)"
-    )
+    parser.add_argument("--role", choices=("read", "write", "admin"), help="of --new-key (default: read)")
 
 
 def _port(text: str) -> int:
@@ -73,7 +71,7 @@ def _port(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.new_key is not None:
-        return _new_key(arguments.new_key, arguments.role)
+        return _new_key(arguments.new_key, arguments.role or "read")
     import logging
     from dataclasses import replace
 
@@ -84,6 +82,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     if not arguments.uri:
         raise InvalidInput("serve needs ROOT, the directory or URI of the lake")
+    if Path(arguments.uri).is_file():
+        raise InvalidInput(f"{arguments.uri} is a file: ROOT is the directory, or the URI, of the lake")
+    if arguments.role is not None:
+        raise InvalidInput("--role is of --new-key; the roles of a server stand in the file of --auth")
     if (arguments.tls_cert is None) != (arguments.tls_key is None):
         raise InvalidInput("--tls-cert and --tls-key are given together")
     access = access_of(_text_of(arguments.auth), arguments.host, arguments.anonymous)
