@@ -177,4 +177,5 @@ def test_who_may_do_what_is_said_by_the_route() -> None:
         "register_table",
         "deregister_table",
         "batch_delete_table_versions",
+        "delete_table_branch",
     }
