@@ -226,3 +226,10 @@ def test_a_key_of_one_change_answers_no_other(server: InThread) -> None:
     assert post(server, "table/a%24k2/declare", idempotency_key="one").code == 13
     assert post(server, "table/a%24k1/declare", {"properties": {}}, idempotency_key="one").code == 13
     assert post(server, "table/a%24k2/exists").code == 4
+
+
+def test_a_wish_for_another_protocol_is_no_matter(server: InThread, caplog: pytest.LogCaptureFixture) -> None:
+    wish = b"connection: upgrade\r\nupgrade: websocket\r\n"
+    heard = raw(server, b"GET /healthz HTTP/1.1\r\nhost: x\r\n" + wish + b"\r\n", seconds=0.5)
+    assert heard.startswith(b"HTTP/1.1 200 ")
+    assert "upgrade" not in caplog.text

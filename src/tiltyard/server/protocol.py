@@ -87,6 +87,9 @@ def protocol_with(head_seconds: float, step_seconds: float) -> type[asyncio.Prot
         def send_400_response(self, msg: str) -> None:
             self._refuse(*NO_HTTP)
 
+        def _unsupported_upgrade_warning(self) -> None:
+            """Such a request is answered as any other; that it wished for more is nothing for the log."""
+
         def on_response_complete(self) -> None:
             super().on_response_complete()
             self._watch()
