@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from serving import JSON, STREAM, ask, create, ipc, post, raw, serving
@@ -233,3 +234,15 @@ def test_a_wish_for_another_protocol_is_no_matter(server: InThread, caplog: pyte
     heard = raw(server, b"GET /healthz HTTP/1.1\r\nhost: x\r\n" + wish + b"\r\n", seconds=0.5)
     assert heard.startswith(b"HTTP/1.1 200 ")
     assert "upgrade" not in caplog.text
+
+
+@pytest.mark.parametrize("kind", [pa.null(), pa.struct([]), pa.list_(pa.int8(), 0)])
+def test_rows_without_end_of_no_bytes_are_refused(server: InThread, place: Path, kind: pa.DataType) -> None:
+    before = fingerprint(place)
+    inner = [pa.nulls(0, pa.int8())] if kind.num_fields else []
+    column = pa.Array.from_buffers(kind, (1 << 31) - 2, [None], children=inner)
+    rows = ipc(pa.Table.from_arrays([column], names=["n"]))
+    heard = post(server, "table/a%24new/create?mode=create", rows, content_type=STREAM)
+    assert (heard.status, heard.code) == (400, 13)
+    assert "rows of almost no bytes" in heard.json["error"]
+    assert fingerprint(place) == before

@@ -9,6 +9,11 @@ import pyarrow as pa
 from tiltyard.dataset import arguments
 from tiltyard.errors import InvalidInput
 
+MAX_BARE_ROWS = 1 << 24
+"""Rows that a stream may have which carries less than a bit for each, as columns of nulls do: a few bytes can
+say that there are thousands of millions.
+"""
+
 
 def read_stream(data: Any, what: str) -> pa.Table:
     """The rows of an IPC stream; a stream without batches is a table without rows.
@@ -27,6 +32,11 @@ def read_stream(data: Any, what: str) -> pa.Table:
         raise InvalidInput(
             f"the request data of {what} is no Arrow IPC stream that can be read: {error}"
         ) from error
+    if table.num_rows > MAX_BARE_ROWS and table.nbytes < table.num_rows // 8:
+        raise InvalidInput(
+            f"the request data of {what} has {table.num_rows:,} rows of almost no bytes; at most "
+            f"{MAX_BARE_ROWS:,} such rows are taken at once"
+        )
     return table
 
 
