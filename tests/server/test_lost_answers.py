@@ -136,6 +136,25 @@ def test_no_second_process_makes_a_change_that_was_lost(tmp_path: Path) -> None:
         assert told >= 3
 
 
+def test_a_change_keeps_to_its_process_whatever_other_threads_meet(tmp_path: Path) -> None:
+    """Between the loss and the repetition another thread has met the other server."""
+    with serving(tmp_path) as one, serving(tmp_path) as two:
+        ids = [ask(server, "GET", "/healthz").headers["tiltyard-server"] for server in (one, two)]
+        clients: list[RestNamespace] = []
+
+        def fault(path: str, at: int) -> str:
+            if "/insert" not in path or clients[0]._client._server == ids[1]:
+                return "pass"
+            clients[0]._client._server = ids[1]
+            return "lose"
+
+        with proxy([one.uri], fault) as uri:
+            clients.append(RestNamespace(uri=uri))
+            clients[0].create_table({"id": ["t"]}, ipc(ROWS))
+            assert clients[0].insert_into_table({"id": ["t"]}, ipc(ROWS)).version == 2
+            assert clients[0].count_table_rows({"id": ["t"]}).count == 6
+
+
 def test_answers_of_a_proxy_leave_changes_open(tmp_path: Path) -> None:
     with serving(tmp_path) as server, proxy([server.uri], lambda path, at: "503") as uri:
         client = RestNamespace(uri=uri)

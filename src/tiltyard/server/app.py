@@ -17,6 +17,7 @@ from typing import Any
 
 from tiltyard import runtime
 from tiltyard.catalog.rest.routes import JSON, Body
+from tiltyard.catalog.rest.wire import KEY_HEADER, SERVER_HEADER
 from tiltyard.server.access import Access, Caller
 from tiltyard.server.answers import Answer, failed
 from tiltyard.server.asked import Asked, asked_for, is_catalogs
@@ -27,7 +28,7 @@ from tiltyard.server.metrics import CONTENT_TYPE, Metrics
 from tiltyard.server.openapi import document
 from tiltyard.server.operations import Operations
 from tiltyard.server.protocol import ABORT
-from tiltyard.server.replays import KEY_HEADER, SERVER_HEADER, Replays
+from tiltyard.server.replays import Replays
 
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
@@ -41,8 +42,6 @@ RETRY_AFTER_SECONDS = 1
 LINGER_SECONDS = 5.0
 """That a body which nobody wants is still taken in: a client whose connection is cut off while it sends would
 not read the answer that tells why."""
-
-NS_PER_SECOND = 10**9
 
 OWN_PATHS = {"/healthz": "healthz", "/readyz": "readyz", "/metrics": "metrics", "/openapi.json": "openapi"}
 FOR_ANYBODY = ("healthz", "readyz")
@@ -211,7 +210,7 @@ class App:
         return body
 
     async def _work(self, asked: Asked, caller: Caller, body: Received, request: Request) -> Answer:
-        self.metrics.waiting += 1
+        self.metrics.handed += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(
                 self._threads,
@@ -223,7 +222,7 @@ class App:
                 request.id,
             )
         finally:
-            self.metrics.waiting -= 1
+            self.metrics.handed -= 1
             body.close()
 
     async def _within_time(self, work: Awaitable[Answer]) -> Answer:

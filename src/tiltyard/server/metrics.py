@@ -24,7 +24,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.running = 0
-        self.waiting = 0
+        self.handed = 0
         self._answers: dict[tuple[str, int], int] = {}
         self._timed: dict[str, _Timed] = {}
         self._received = 0
@@ -56,10 +56,10 @@ class Metrics:
         _family(lines, "request_seconds", "histogram", "Time from the head of a request to its answer.")
         for operation, timed in sorted(self._timed.items()):
             lines += _histogram(operation, timed)
-        _family(lines, "requests_running", "gauge", "Requests at work now.")
+        _family(lines, "requests_running", "gauge", "Requests that have no whole answer yet.")
         lines.append(f"tiltyard_requests_running {self.running}")
-        _family(lines, "requests_waiting", "gauge", "Requests that wait for a thread now.")
-        lines.append(f"tiltyard_requests_waiting {self.waiting}")
+        _family(lines, "requests_handed", "gauge", "Of them, those that a thread works at or is to.")
+        lines.append(f"tiltyard_requests_handed {self.handed}")
         _family(lines, "received_bytes_total", "counter", "Bytes of request bodies.")
         lines.append(f"tiltyard_received_bytes_total {self._received}")
         _family(lines, "sent_bytes_total", "counter", "Bytes of answers.")

@@ -15,13 +15,10 @@ from dataclasses import dataclass
 from lance_namespace import ErrorCode
 
 from tiltyard import runtime
+from tiltyard.catalog.rest.wire import KEY_HEADER, OTHER_PROCESS
 from tiltyard.dataset.arguments import shown
 from tiltyard.server.answers import Answer
 from tiltyard.server.failures import Failure, invalid, unavailable
-
-KEY_HEADER = "idempotency-key"
-SERVER_HEADER = "tiltyard-server"
-OTHER_PROCESS = 421
 
 MAX_KEY = 128
 KEPT_SECONDS = 600.0

@@ -30,18 +30,17 @@ from tiltyard.catalog.rest.routes import (
     Route,
 )
 from tiltyard.catalog.rest.transport import Reply, Sent, Silence, Tls, Transport
+from tiltyard.catalog.rest.wire import KEY_HEADER, OTHER_PROCESS, SERVER_HEADER
 from tiltyard.dataset.arguments import shown
 from tiltyard.errors import InvalidInput, OutcomeUnknown, ServerError, ServerUnavailable, TiltyardError
 
-KEY_HEADER = "idempotency-key"
-SERVER_HEADER = "tiltyard-server"
-"""In an answer: the process that gave it; in a request: the only one that may do it."""
-
 TRIES = 6
+MAX_SECONDS = 60.0
+"""Nothing is asked once more when so long has passed: a server that hangs is not waited for six times."""
+
 FIRST_WAIT_SECONDS = 0.05
 MAX_WAIT_SECONDS = 2.0
 OK = range(200, 300)
-OTHER_PROCESS = 421
 BUSY = 429
 UNAVAILABLE = (502, 503, 504)
 MAX_OTHERS = 3
@@ -110,10 +109,6 @@ class RestClient:
             reply = self._change(operation, method, where, whole, body)
         return Outcome(_value(route, reply), reply.headers)
 
-    def close(self) -> None:
-        """End the connections; a later call opens new ones."""
-        self._transport.close()
-
     # -- what is sent ----------------------------------------------------------------------------------
 
     def _where(self, route: Route, fields: Mapping[str, Any]) -> str:
@@ -162,22 +157,22 @@ class RestClient:
             self._greet(headers)
         key = {KEY_HEADER: str(runtime.uuid4())}
         wait = _Waits()
+        server = self._server  # of this change: other threads may meet other processes meanwhile
         lost = ""
         others = 0
         while True:
-            server = self._server if others < MAX_OTHERS else None
             named = {} if server is None else {SERVER_HEADER: server}
             reply = self._transport.ask(method, where, {**headers, **key, **named}, body)
             if isinstance(reply, Reply) and reply.status == OTHER_PROCESS:
                 if lost:
                     raise _unknown(operation, f"{lost}; another process answers now")
                 others += 1
-                self._server = reply.headers.get(SERVER_HEADER) if others < MAX_OTHERS else None
+                server = self._server = reply.headers.get(SERVER_HEADER) if others < MAX_OTHERS else None
                 continue
-            elif isinstance(reply, Reply) and reply.status not in (BUSY, *UNAVAILABLE):
+            if isinstance(reply, Reply) and reply.status not in (BUSY, *UNAVAILABLE):
                 self._server = reply.headers.get(SERVER_HEADER)
                 return _checked(reply)
-            elif (told := _may_be_done(reply)) is not None:
+            if (told := _may_be_done(reply)) is not None:
                 if server is None:
                     raise _unknown(operation, told)
                 lost = lost or told
@@ -206,11 +201,12 @@ class _Waits:
 
     def __init__(self) -> None:
         self._tries = 1
+        self._until = runtime.monotonic() + MAX_SECONDS
         self._seconds = FIRST_WAIT_SECONDS
 
     def once_more(self, reply: Reply | Silence) -> bool:
         """Wait, unless it was tried often enough."""
-        if self._tries == TRIES:
+        if self._tries == TRIES or runtime.monotonic() > self._until:
             return False
         self._tries += 1
         seconds = self._seconds * (0.5 + runtime.random().random())

@@ -99,7 +99,3 @@ class Transport:
             raise InvalidInput(f"a file of certificates cannot be read: {error}") from error
         found = {name.lower(): value for name, value in reply.headers.items()}
         return Reply(reply.status, found, reply.data)
-
-    def close(self) -> None:
-        """End the connections."""
-        self._pool.clear()

@@ -14,6 +14,15 @@ from tiltyard.catalog.rest.routes import DELIMITER
 from tiltyard.dataset.arguments import shown
 from tiltyard.errors import InvalidInput
 
+KEY_HEADER = "idempotency-key"
+"""One for each change: a repetition of it has the same."""
+
+SERVER_HEADER = "tiltyard-server"
+"""In an answer: the process that gave it; in a request: the only one that may do it."""
+
+OTHER_PROCESS = 421
+"""The status by which another process than the named one refuses, before anything."""
+
 MAX_DELIMITER = 16
 """Characters."""
 
