@@ -69,3 +69,53 @@ class Scratch:
     def close(self) -> None:
         """Give the file back; maps of it stay."""
         self._close()
+
+
+PIECE_BYTES = 4 << 20
+"""What is written to the file at once, or more."""
+
+
+class Spool:
+    """One whole that comes in pieces: in memory while it is small, then in a `Scratch`.
+
+    `add` keeps a piece; when `is_full`, call `spill`, which may wait for the disk. `whole` gives all of it as
+    bytes, or as a buffer over the file. Raises `StoreError` where the system has no room.
+    """
+
+    def __init__(self, memory_bytes: int) -> None:
+        self._memory = memory_bytes
+        self._pieces: list[bytes] = []
+        self._held = 0
+        self._scratch: Scratch | None = None
+        self.size = 0
+
+    def add(self, piece: bytes) -> None:
+        """One more piece."""
+        self._pieces.append(piece)
+        self._held += len(piece)
+        self.size += len(piece)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether more is held in memory than should be."""
+        return self._held > self._memory if self._scratch is None else self._held >= PIECE_BYTES
+
+    def spill(self) -> None:
+        """Write what is held to the file."""
+        if self._scratch is None:
+            self._scratch = Scratch()
+        self._scratch.extend(self._pieces)
+        self._pieces, self._held = [], 0
+
+    def whole(self) -> Any:
+        """All pieces as one, in their order."""
+        if self._scratch is None:
+            return b"".join(self._pieces)
+        self.spill()
+        return self._scratch.map()
+
+    def close(self) -> None:
+        """Give the file back, where there is one; maps of it stay."""
+        self._pieces, self._held = [], 0
+        if self._scratch is not None:
+            self._scratch.close()

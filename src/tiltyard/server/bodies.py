@@ -7,17 +7,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from tiltyard import runtime
-from tiltyard.runtime.scratch import Scratch
+from tiltyard.runtime.scratch import Spool
 from tiltyard.server.failures import Failure, invalid
-from tiltyard.server.limits import MIB, Limits
+from tiltyard.server.limits import Limits
 
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 
 TOO_LARGE = 413
 TOO_SLOW = 408
 MIN_BYTES_PER_SECOND = 1024
-PIECE = 4 * MIB
-"""Bytes that are written to the file at once."""
 
 
 class ClientGone(Exception):
@@ -27,18 +25,17 @@ class ClientGone(Exception):
 class Received:
     """A body: `data` is bytes, or a buffer over a mapped file; `nbytes` its length."""
 
-    __slots__ = ("_scratch", "data", "nbytes")
+    __slots__ = ("_spool", "data", "nbytes")
 
-    def __init__(self, data: Any, nbytes: int, scratch: Scratch | None = None) -> None:
+    def __init__(self, data: Any, spool: Spool) -> None:
         self.data = data
-        self.nbytes = nbytes
-        self._scratch = scratch
+        self.nbytes = spool.size
+        self._spool = spool
 
     def close(self) -> None:
         """Give the file back, where there is one; what is mapped of it stays as long as it is used."""
         self.data = b""
-        if self._scratch is not None:
-            self._scratch.close()
+        self._spool.close()
 
 
 def declared_length(text: str | None, limit: int) -> None:
@@ -53,48 +50,39 @@ def declared_length(text: str | None, limit: int) -> None:
 
 async def received(receive: Receive, limit: int, limits: Limits) -> Received:
     """The body of a request. Raises `Failure` for one that is too large or comes too slowly, `ClientGone`."""
-    pieces: list[bytes] = []
-    held = total = 0
-    scratch: Scratch | None = None
+    spool = Spool(limits.memory_bytes)
     since = runtime.monotonic()
     try:
         while True:
-            try:
-                message = await asyncio.wait_for(receive(), limits.step_seconds)
-            except TimeoutError:
-                raise Failure(
-                    TOO_SLOW, 13, f"no piece of the request's body came for {limits.step_seconds:g} seconds"
-                ) from None
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            piece = message.get("body", b"")
-            total += len(piece)
+            piece, more = await _piece(receive, limits.step_seconds)
+            spool.add(piece)
             seconds = runtime.monotonic() - since
-            if seconds > limits.step_seconds and total < MIN_BYTES_PER_SECOND * seconds:
+            if seconds > limits.step_seconds and spool.size < MIN_BYTES_PER_SECOND * seconds:
                 raise Failure(
-                    TOO_SLOW, 13, f"the request's body comes with {total / seconds:.0f} bytes a second"
+                    TOO_SLOW, 13, f"the request's body comes with {spool.size / seconds:.0f} bytes a second"
                 )
-            if total > limit:
+            if spool.size > limit:
                 raise _too_large(limit)
-            if piece:
-                pieces.append(piece)
-                held += len(piece)
-            more = message.get("more_body", False)
-            spills = total > limits.memory_bytes and (held >= PIECE or not more)
-            if spills:
-                if scratch is None:
-                    scratch = await asyncio.to_thread(Scratch)
-                await asyncio.to_thread(scratch.extend, pieces)
-                pieces, held = [], 0
+            if spool.is_full:
+                await asyncio.to_thread(spool.spill)
             if not more:
                 break
+        data = await asyncio.to_thread(spool.whole) if spool.size > limits.memory_bytes else spool.whole()
     except BaseException:
-        if scratch is not None:
-            scratch.close()
+        spool.close()
         raise
-    if scratch is None:
-        return Received(b"".join(pieces), total)
-    return Received(await asyncio.to_thread(scratch.map), total, scratch)
+    return Received(data, spool)
+
+
+async def _piece(receive: Receive, seconds: float) -> tuple[bytes, bool]:
+    """The next piece, and whether more follow."""
+    try:
+        message = await asyncio.wait_for(receive(), seconds)
+    except TimeoutError:
+        raise Failure(TOO_SLOW, 13, f"no piece of the request's body came for {seconds:g} seconds") from None
+    if message["type"] == "http.disconnect":
+        raise ClientGone
+    return message.get("body", b""), message.get("more_body", False)
 
 
 def _too_large(limit: int) -> Failure:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tiltyard.runtime.scratch import Scratch
+from tiltyard.runtime.scratch import Spool
 
 MEMORY_BYTES = 64 << 20
 
@@ -19,16 +19,13 @@ class _Sink:
     closed = False
 
     def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-        self._held = 0
-        self._scratch: Scratch | None = None
+        self.spool = Spool(MEMORY_BYTES)
 
     def write(self, data: Any) -> int:
         piece = bytes(data)
-        self._pieces.append(piece)
-        self._held += len(piece)
-        if self._held > MEMORY_BYTES:
-            self._spill()
+        self.spool.add(piece)
+        if self.spool.is_full:
+            self.spool.spill()
         return len(piece)
 
     def flush(self) -> None:
@@ -37,18 +34,6 @@ class _Sink:
     def close(self) -> None:
         self.closed = True
 
-    def _spill(self) -> None:
-        if self._scratch is None:
-            self._scratch = Scratch()
-        self._scratch.extend(self._pieces)
-        self._pieces, self._held = [], 0
-
-    def whole(self) -> Any:
-        if self._scratch is None:
-            return b"".join(self._pieces)
-        self._spill()
-        return self._scratch.map()
-
 
 def stream_of(reader: pa.RecordBatchReader) -> Any:
     """All batches of a reader as the bytes, or the buffer, of an IPC stream."""
@@ -56,4 +41,4 @@ def stream_of(reader: pa.RecordBatchReader) -> Any:
     with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), reader.schema) as writer:
         for batch in reader:
             writer.write_batch(batch)
-    return sink.whole()
+    return sink.spool.whole()
