@@ -89,6 +89,9 @@ def test_refusals_have_the_names_that_one_types(lake: Lake) -> None:
     ):
         with pytest.raises(UnsupportedFeature):
             call()
+    with pytest.raises(TypeError, match="exist_ok"):
+        lake.create_table("ops.u", ROWS, exists_ok=True)
+    assert "nowhere.t" not in lake
     lake.drop_namespace("ops", cascade=True)
 
 

@@ -34,7 +34,7 @@ from tiltyard.errors import InvalidInput, InvalidUri, TableAlreadyExists, TableN
 from tiltyard.lake.keys import check_key, with_key
 from tiltyard.lake.listing import is_written, namespaces_of, tables_of
 from tiltyard.lake.missing import dotted, dotted_namespace
-from tiltyard.lake.names import id_of, text_of
+from tiltyard.lake.names import id_of, namespace_of, text_of
 from tiltyard.lake.properties import check_properties
 from tiltyard.lake.sources import columns_given, readable
 from tiltyard.lake.table import Table, given, is_empty
@@ -163,10 +163,7 @@ class Lake:
                 f"{named!r} is in {self.uri} already: open it with table({named!r}), or give exist_ok=True "
                 "to create_table"
             )
-        return TableAlreadyExists(
-            f"{named!r} is in {self.uri} already, and create_table adds no rows to it: with exist_ok=True "
-            f"give the schema alone (data.schema), then append() or upsert() the data"
-        )
+        return adds_no_rows(self.uri, named)
 
     @plain
     def table(self, name: str | Sequence[str]) -> Table:
@@ -243,7 +240,7 @@ class Lake:
         Raises `NamespaceNotFound`.
         """
         declared = arguments.flag("declared", declared)
-        return [text_of(id) for id in tables_of(self._catalog, _namespace(namespace), declared=declared)]
+        return [text_of(id) for id in tables_of(self._catalog, namespace_of(namespace), declared=declared)]
 
     def _ipython_key_completions_(self) -> list[str]:
         return self.tables()
@@ -278,7 +275,7 @@ class Lake:
 
     def namespaces(self, namespace: str | Sequence[str] | None = None) -> list[str]:
         """Names of all namespaces, or of those in one and below it."""
-        return [text_of(id) for id in namespaces_of(self._catalog, _namespace(namespace))]
+        return [text_of(id) for id in namespaces_of(self._catalog, namespace_of(namespace))]
 
     @plain
     def create_namespace(
@@ -312,7 +309,10 @@ class Lake:
     def _missing_above(self, id: Id) -> list[Id]:
         """The namespaces above an id that are missing, the outermost first."""
         above = [id[:depth] for depth in range(1, len(id))]
-        return [each for each in above if not namespace_exists(self._catalog, each)]
+        return [each for each in above if not self._has_namespace(each)]
+
+    def _has_namespace(self, id: Id) -> bool:
+        return namespace_exists(self._catalog, id)
 
     def _make_above(self, id: Id) -> None:
         for each in self._missing_above(id):
@@ -336,6 +336,14 @@ class Lake:
         raise TableNotFound(
             f"{what} is refused: {named!r} was dropped from {self.uri}, and {how}; nothing was written"
         )
+
+
+def adds_no_rows(uri: str, name: str) -> TableAlreadyExists:
+    """The error for rows that came with `exist_ok`, for a table that is there."""
+    return TableAlreadyExists(
+        f"{name!r} is in {uri} already, and create_table adds no rows to it: with exist_ok=True give the "
+        "schema alone (data.schema), then append() or upsert() the data"
+    )
 
 
 def connect(
@@ -364,10 +372,6 @@ def connect(
             "the directory that it lies in"
         )
     return lake
-
-
-def _namespace(name: Any) -> Id:
-    return () if name is None else id_of(name, "a namespace")
 
 
 def _local(ns: int) -> datetime:

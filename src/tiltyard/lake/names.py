@@ -27,6 +27,11 @@ def id_of(name: Any, what: str = "a table") -> Id:
     raise WrongType(f"the name of {what} is text such as 'ops.flights', or a list of parts, found {name!r}")
 
 
+def namespace_of(name: Any) -> Id:
+    """The id of a namespace; None is the root."""
+    return () if name is None else id_of(name, "a namespace")
+
+
 def _parsed(name: str, what: str) -> Id:
     parts: list[str] = []
     at = 0

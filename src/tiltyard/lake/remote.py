@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,12 +24,13 @@ from tiltyard.errors import (
     TableNotFound,
     TiltyardError,
     UnsupportedFeature,
+    WrongType,
     nearest,
 )
 from tiltyard.lake.keys import check_key, with_key
-from tiltyard.lake.lake import Lake
+from tiltyard.lake.lake import Lake, adds_no_rows
 from tiltyard.lake.missing import renamed
-from tiltyard.lake.names import id_of, text_of
+from tiltyard.lake.names import id_of, namespace_of, text_of
 from tiltyard.lake.sources import columns_given
 from tiltyard.lake.table import Table, given, is_empty
 from tiltyard.lake.words import plain
@@ -36,6 +38,8 @@ from tiltyard.lake.words import plain
 if TYPE_CHECKING:
     from tiltyard.catalog import Catalog
 
+PARAMETERS = frozenset(signature(Lake.create_table).parameters) - {"self"}
+WRITE_OPTIONS = PARAMETERS - {"name", "data", "key", "exist_ok", "properties", "schema"}
 PAGE = 1000
 HEADERS = ("header.", "headers.")
 PROPERTIES = ("delimiter", "tls.ssl_ca_cert", "tls.cert_file", "tls.key_file", "tls.assert_hostname")
@@ -100,6 +104,10 @@ class RemoteLake(Lake):
         are refused: the server's hold.
         """
         id = id_of(name)
+        if unknown := sorted(set(options) - WRITE_OPTIONS):
+            raise WrongType(
+                f"create_table takes no {unknown[0]!r}; {nearest(unknown[0], sorted(PARAMETERS))}"
+            )
         if refused := sorted(given(options)):
             raise UnsupportedFeature(
                 f"{', '.join(refused)}: a server writes new tables with its own settings; create an empty "
@@ -118,10 +126,7 @@ class RemoteLake(Lake):
                 self._client.call("create_table", {"id": id, **fields}, rows)
         except TableAlreadyExists:
             if exist_ok and not opens:
-                raise TableAlreadyExists(
-                    f"{text_of(id)!r} is in {self.uri} already, and create_table adds no rows to it: with "
-                    "exist_ok=True give the schema alone (data.schema), then append() or upsert() the data"
-                ) from None
+                raise adds_no_rows(self.uri, text_of(id)) from None
             raise
         table = self.table(id)
         if opens and key is not None:
@@ -180,7 +185,7 @@ class RemoteLake(Lake):
 
     def tables(self, namespace: str | Sequence[str] | None = None, *, declared: bool = False) -> list[str]:
         """As `Lake.tables`."""
-        inside = _namespace(namespace)
+        inside = namespace_of(namespace)
         if inside:
             self._check_namespace(inside)
         fields = {"include_declared": arguments.flag("declared", declared)}
@@ -192,7 +197,7 @@ class RemoteLake(Lake):
         try:
             id = id_of(name)
             found = self._client.call("describe_table", {"id": id, "check_declared": True}).value
-        except (InvalidInput, TableNotFound):
+        except (InvalidInput, TableNotFound, NamespaceNotFound):
             return False
         return not found.get("is_only_declared")
 
@@ -211,7 +216,7 @@ class RemoteLake(Lake):
 
     def namespaces(self, namespace: str | Sequence[str] | None = None) -> list[str]:
         """As `Lake.namespaces`."""
-        inside = _namespace(namespace)
+        inside = namespace_of(namespace)
         if inside:
             self._check_namespace(inside)
         return [text_of(id) for id in self._namespaces_in(inside)]
@@ -246,10 +251,6 @@ class RemoteLake(Lake):
         behavior = "Cascade" if arguments.flag("cascade", cascade) else "Restrict"
         with self._told(id):
             self._client.call("drop_namespace", {"id": id, "behavior": behavior})
-
-    def _missing_above(self, id: Id) -> list[Id]:
-        above = [id[:depth] for depth in range(1, len(id))]
-        return [each for each in above if not self._has_namespace(each)]
 
     def _make_above(self, id: Id) -> None:
         for each in self._missing_above(id):
@@ -312,7 +313,3 @@ def _reader(data: Any, schema: Any) -> pa.RecordBatchReader:
     if isinstance(data, pa.Schema):
         return pa.RecordBatchReader.from_batches(data, [])
     return pa.RecordBatchReader.from_batches(*read_source(data, schema))
-
-
-def _namespace(name: Any) -> Id:
-    return () if name is None else id_of(name, "a namespace")
