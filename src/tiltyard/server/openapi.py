@@ -108,7 +108,7 @@ def _parameters(route: Route, by_get: bool) -> list[dict[str, Any]]:
 def _read_fields(route: Route) -> list[str]:
     """Fields of the request's model that a GET takes from its query."""
     known = getattr(models, route.request).model_fields
-    return [name for name in READ_QUERY if name in known and "{" + name + "}" not in route.path]
+    return [name for name in READ_QUERY if name in known]
 
 
 def _schema_of(name: str) -> dict[str, Any]:

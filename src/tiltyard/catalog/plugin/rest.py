@@ -116,6 +116,7 @@ def _sent(given: Given, data: Any) -> tuple[dict[str, Any], Any, dict[str, str]]
     if id is not None:
         fields["id"] = list(id)
     identity = given.inner("identity")
+    fields.pop("identity", None)  # it travels in headers, which logs keep to themselves
     headers = headers_in(given.text_map("context") or {})
     if (key := identity.get("api_key")) is not None:
         headers["x-api-key"] = str(key)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 PREFIX = "v1"
 DELIMITER = "$"
@@ -101,9 +102,7 @@ MERGE = (
 )
 
 
-def _model(
-    operation: str, path: str, role: Role, request: str = "", answer: str = "", **more: object
-) -> Route:
+def _model(operation: str, path: str, role: Role, request: str = "", answer: str = "", **more: Any) -> Route:
     """A route whose models are named like its operation."""
     name = "".join(map(str.capitalize, operation.split("_")))
     return Route(
@@ -112,20 +111,20 @@ def _model(
         request or f"{name}Request",
         answer or f"{name}Response",
         role,
-        **more,  # type: ignore[arg-type]
+        **more,
     )
 
 
-def _read(operation: str, path: str, **more: object) -> Route:
-    return _model(operation, path, Role.READ, **more)  # type: ignore[arg-type]
+def _read(operation: str, path: str, **more: Any) -> Route:
+    return _model(operation, path, Role.READ, **more)
 
 
-def _write(operation: str, path: str, **more: object) -> Route:
-    return _model(operation, path, Role.WRITE, **more)  # type: ignore[arg-type]
+def _write(operation: str, path: str, **more: Any) -> Route:
+    return _model(operation, path, Role.WRITE, **more)
 
 
-def _admin(operation: str, path: str, **more: object) -> Route:
-    return _model(operation, path, Role.ADMIN, **more)  # type: ignore[arg-type]
+def _admin(operation: str, path: str, **more: Any) -> Route:
+    return _model(operation, path, Role.ADMIN, **more)
 
 
 ROUTES = (
@@ -235,7 +234,7 @@ OLD_PATHS: Mapping[str, str] = {
 }
 """Of earlier revisions of the specification; served, and not told of in the OpenAPI document."""
 
-READ_QUERY = ("version", "branch", "tag", "predicate", "index_name", *TABLES)
+READ_QUERY = ("version", "branch", "tag", "predicate", *TABLES)
 """Fields that a read takes from the query when it comes by GET and has no body."""
 
 
