@@ -214,6 +214,7 @@ def test_tls_and_keys(tmp_path: Path) -> None:
         (["{root}", "--tls-cert", "x"], "given together"),
         (["{root}", "--tls-cert", "x", "--tls-key", "y"], "cannot be used"),
         (["{root}", "--property", "x"], "NAME=VALUE"),
+        (["{root}", "--property", "manifest_enable=false"], "manifest_enabled"),
         (["{root}", "--host", "203.0.113.7", "--anonymous"], "cannot listen"),
         (["ftp://x/y"], "ftp"),
         ([__file__], "is a file"),

@@ -126,24 +126,25 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-FOR_WORKERS = {
-    "host": "--host",
-    "auth": "--auth",
-    "tls_cert": "--tls-cert",
-    "tls_key": "--tls-key",
-    "max_upload_mib": "--max-upload-mib",
-    "max_rows": "--max-rows",
-    "threads": "--threads",
-    "timeout": "--timeout",
-}
+FOR_WORKERS = (
+    "host",
+    "auth",
+    "tls_cert",
+    "tls_key",
+    "max_upload_mib",
+    "max_rows",
+    "threads",
+    "timeout",
+)
+"""Options with a value that workers get as they were given."""
 
 
 def _words_of(arguments: argparse.Namespace) -> list[str]:
     """The command line of a worker."""
     words = [arguments.uri]
-    for name, option in FOR_WORKERS.items():
+    for name in FOR_WORKERS:
         if (value := getattr(arguments, name)) is not None:
-            words += [option, str(value)]
+            words += ["--" + name.replace("_", "-"), str(value)]
     words += [word for each in arguments.property for word in ("--property", each)]
     words += ["--anonymous"] if arguments.anonymous else []
     return [*words, "--quiet"] if arguments.quiet else words
@@ -161,7 +162,9 @@ def _text_of(file: str | None) -> tuple[str, str] | None:
 
 
 def _properties(given: list[str]) -> dict[str, str]:
+    from tiltyard.catalog.settings import STORAGE
     from tiltyard.errors import InvalidInput
+    from tiltyard.lake.properties import check_properties
 
     found: dict[str, str] = {}
     for each in given:
@@ -169,6 +172,7 @@ def _properties(given: list[str]) -> dict[str, str]:
         if not equals or not name or name == "root":
             raise InvalidInput(f"--property is NAME=VALUE, and the root is ROOT; found {each!r}")
         found[name] = value
+    check_properties({name: value for name, value in found.items() if not name.startswith(STORAGE)})
     return found
 
 

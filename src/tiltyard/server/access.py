@@ -26,6 +26,7 @@ from typing import Any
 
 from lance_namespace import ErrorCode
 
+from tiltyard.catalog.names import Id
 from tiltyard.catalog.rest.routes import DELIMITER, Role
 from tiltyard.dataset.arguments import shown
 from tiltyard.errors import InvalidInput
@@ -38,8 +39,6 @@ HASH_DIGITS = 64
 KNOWN = ("name", "sha256", "role", "namespaces")
 ROLES = {role.name.lower(): role for role in Role}
 BEARER = "bearer "
-
-Id = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

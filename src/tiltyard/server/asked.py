@@ -8,13 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tiltyard.catalog.names import Id
 from tiltyard.catalog.plugin.requests import parts_of, plain_word
 from tiltyard.catalog.plugin.tables import CREATE_NAMESPACE
 from tiltyard.catalog.rest import wire
 from tiltyard.catalog.rest.routes import JSON, PREFIX, READ_QUERY, Body, Match, Role, Route, matched
 from tiltyard.dataset.arguments import shown
 from tiltyard.errors import InvalidInput
-from tiltyard.server.access import Caller, Id
+from tiltyard.server.access import Caller
 from tiltyard.server.failures import Failure, invalid
 
 UNKNOWN_ROUTE = 404
