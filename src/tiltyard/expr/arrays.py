@@ -127,18 +127,6 @@ def plain(array: pa.Array) -> pa.Array:
     return array if target is array.type or target == array.type else array.cast(target)
 
 
-def concatenated(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Arrays of one type, at least one, as one array.
-
-    As columns of batches, because `pa.concat_arrays` copies with the interpreter lock in its hands: other
-    threads of the process would stand still for as long. Raises what it raises.
-    """
-    if len(arrays) == 1:
-        return arrays[0]
-    schema = pa.schema([("", arrays[0].type)])
-    return pa.concat_batches([pa.RecordBatch.from_arrays([each], schema=schema) for each in arrays]).column(0)
-
-
 def column_of(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:
     """The array at a nested path of a batch, null where a struct around it is; structs may be pruned."""
     index = batch.schema.get_field_index(path[0])

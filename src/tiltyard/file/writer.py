@@ -25,6 +25,7 @@ from tiltyard.errors import InvalidInput
 from tiltyard.file.checksums import checksum, encode_checksums
 from tiltyard.file.index_room import IndexRoom
 from tiltyard.file.writable import check_batch, check_schema, check_version
+from tiltyard.format.concatenated import concatenated
 from tiltyard.format.container import PageEntry, build_tail, encode_column, padding
 from tiltyard.format.fragment import DataFile
 from tiltyard.format.schema import Field, Schema
@@ -231,8 +232,6 @@ class FileWriter:
                 else each
                 for each in arrays
             ]
-            from tiltyard.expr.arrays import concatenated  # with the rest of `expr`, which few processes need
-
             with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowCapacityError):
                 arrays = [concatenated(arrays)]
         for array in arrays:

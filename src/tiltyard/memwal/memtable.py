@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tiltyard.expr.arrays import concatenated, plain
+from tiltyard.expr.arrays import plain
+from tiltyard.format.concatenated import concatenated
 from tiltyard.memwal.joining import DictionaryRoom
 from tiltyard.memwal.log_schema import LogSchema
 from tiltyard.table.merge.keys import Words

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tiltyard.expr.arrays import concatenated, valid_of
+from tiltyard.expr.arrays import valid_of
+from tiltyard.format.concatenated import concatenated
 from tiltyard.index.btree.layout import pages_schema
 from tiltyard.index.order import Order, Texts
 from tiltyard.runtime.scratch import Scratch

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tiltyard.expr.arrays import concatenated
+from tiltyard.format.concatenated import concatenated
 
 ARRAYS = [
     pa.array([1, None, 3], pa.int64()),
