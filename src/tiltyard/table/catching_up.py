@@ -72,8 +72,9 @@ class OwnFiles:
 
     def drop(self, paths: Sequence[str] | None = None) -> None:
         """Delete files (all by default). Never called after an UNKNOWN answer or a won version."""
-        going = self._paths[:] if paths is None else list(paths)
-        self._paths = [path for path in self._paths if path not in going]
+        gone = set(self._paths if paths is None else paths)
+        going = [path for path in self._paths if path in gone]
+        self._paths = [path for path in self._paths if path not in gone]
         self._store.delete_many(going)  # what stays is waste, collected by age
 
 
@@ -233,7 +234,8 @@ class CatchingUp:
                 before = self.own_files.paths()
                 files = {id: self._write(id, rows, current.version) for id, rows in merged.rewritten.items()}
                 operation = with_deletions(operation, files, merged.emptied)
-                self.own_files.drop([path for path in before if path not in _deletion_paths(operation)])
+                named = _deletion_paths(operation)
+                self.own_files.drop([path for path in before if path not in named])
                 self.planned.update({id: now[id].deletion for id in stale})
         if isinstance(operation, Delete | Update | DataOverlays):
             self.transaction = replace(self.transaction, operation=operation, read_version=current.version)
