@@ -11,13 +11,12 @@ import pyarrow as pa
 from pyarrow import types
 
 from tiltyard.format import jsonb
-from tiltyard.format.logical_types import JSON_NAMES
+from tiltyard.format.logical_types import EXTENSION_METADATA, EXTENSION_NAME, says_json
 from tiltyard.format.nested import mapped, parts, rebuilt
 from tiltyard.format.schema import Schema
 
-_NAME, _METADATA = b"ARROW:extension:name", b"ARROW:extension:metadata"
+_MARKS = (EXTENSION_NAME.encode(), EXTENSION_METADATA.encode())
 _TYPE = pa.json_(pa.string())
-_NAMES = frozenset(name.encode() for name in JSON_NAMES)
 
 
 def has_json(schema: Schema) -> bool:
@@ -33,7 +32,7 @@ def has_json(schema: Schema) -> bool:
 
 def is_json(field: Any) -> bool:
     """Whether an Arrow field holds JSON in its binary form."""
-    return types.is_large_binary(field.type) and (field.metadata or {}).get(_NAME) in _NAMES
+    return types.is_large_binary(field.type) and says_json(field)
 
 
 def _holds_json(field: Any) -> bool:
@@ -49,7 +48,7 @@ def shown_schema(schema: Any) -> Any:
 
 def _shown_field(field: Any) -> Any:
     if is_json(field):
-        kept = {key: value for key, value in field.metadata.items() if key not in (_NAME, _METADATA)}
+        kept = {key: value for key, value in field.metadata.items() if key not in _MARKS}
         return pa.field(field.name, _TYPE, field.nullable, kept or None)
     if not _holds_json(field):
         return field

@@ -19,11 +19,10 @@ from tiltyard.dataset import arguments
 from tiltyard.errors import InvalidInput, SchemaMismatch, nearest
 from tiltyard.format.blobs import BLOB, not_written
 from tiltyard.format.field import BLOB_EXTENSION
-from tiltyard.format.logical_types import EXTENSION_NAME
+from tiltyard.format.logical_types import EXTENSION_NAME, says_json
 from tiltyard.format.nested import parts, rebuilt
 from tiltyard.table.json_form import JSON_ADVICE
 
-JSON_NAMES = (b"arrow.json", b"lance.json")
 MAX_NAMES_SHOWN = 8
 NUMBERS = "iuf"
 """Kinds of NumPy types whose matrices are vectors."""
@@ -157,10 +156,10 @@ def _column(name: str, values: Any, guide: Any) -> Any:
             values = list(values)  # a list for each row
         elif not hasattr(values, "__len__"):
             values = list(values)
-        if field is None or _holds_json(field):
+        if field is None or says_json(field):
             return pa.array(values)
     except _CONVERSION_ERRORS as error:
-        advice = f"; the column holds JSON: {JSON_ADVICE}" if field is not None and _holds_json(field) else ""
+        advice = f"; the column holds JSON: {JSON_ADVICE}" if field is not None and says_json(field) else ""
         raise InvalidInput(f"the values of column {name!r} have no common type: {error}{advice}") from error
     return _guided(name, values, field)
 
@@ -211,15 +210,10 @@ def _written_type(field: Any) -> Any:
     if isinstance(kind, pa.BaseExtensionType):
         return kind.storage_type
     made = [
-        each.with_type(pa.string() if _holds_json(each) else _written_type(each)).remove_metadata()
+        each.with_type(pa.string() if says_json(each) else _written_type(each)).remove_metadata()
         for each in parts(kind)
     ]
     return rebuilt(kind, made) if made else kind
-
-
-def _holds_json(field: Any) -> bool:
-    """Whether text in the field has a binary form, which is not made here."""
-    return (field.metadata or {}).get(b"ARROW:extension:name") in JSON_NAMES
 
 
 def _loss(given: Any, made: Any, path: str) -> str | None:

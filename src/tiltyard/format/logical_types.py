@@ -22,6 +22,7 @@ EXTENSION_NAME = "ARROW:extension:name"
 EXTENSION_METADATA = "ARROW:extension:metadata"
 BFLOAT16 = "lance.bfloat16"
 JSON_NAMES = ("lance.json", "arrow.json")
+_JSON_MARKS = frozenset(name.encode() for name in JSON_NAMES)
 
 _PLAIN: dict[str, Any] = {
     "null": pa.null(),
@@ -61,6 +62,11 @@ _VECTOR_REFUSED = ("string", "large_string", "binary", "large_binary", "null")
 
 # Field.encoding as the official writer fills it in (section 9.3); nobody reads it.
 ENCODING_NONE, ENCODING_PLAIN, ENCODING_VAR_BINARY, ENCODING_DICTIONARY = range(4)
+
+
+def says_json(field: Any) -> bool:
+    """Whether the metadata of an Arrow field calls its values JSON, in text or in the binary form."""
+    return (field.metadata or {}).get(EXTENSION_NAME.encode()) in _JSON_MARKS
 
 
 @lru_cache(maxsize=TYPE_CACHE_ENTRIES)

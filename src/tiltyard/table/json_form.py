@@ -9,14 +9,11 @@ from pyarrow import types
 
 from tiltyard.errors import InvalidInput
 from tiltyard.format import jsonb
-from tiltyard.format.logical_types import EXTENSION_NAME, JSON_NAMES
+from tiltyard.format.logical_types import says_json
 from tiltyard.format.nested import mapped, parts, rebuilt
 
 JSON_ADVICE = "give it as text, as json.dumps(value) makes it of a value"
 """What to do with values for a JSON column that are no text."""
-
-_NAME = EXTENSION_NAME.encode()
-_NAMES = frozenset(name.encode() for name in JSON_NAMES)
 
 
 def is_text(arrow: Any) -> bool:
@@ -29,7 +26,7 @@ def json_form(given: Any, wanted: Any) -> Any:
     Arrow field `wanted`; `given` itself where there is none.
     """
     storage = given.storage_type if isinstance(given, pa.BaseExtensionType) else given
-    if (wanted.metadata or {}).get(_NAME) in _NAMES:
+    if says_json(wanted):
         return wanted.type if is_text(storage) else given
     pairs = _pairs(storage, wanted.type)
     if pairs is None:
