@@ -220,16 +220,14 @@ def test_a_file_of_another_size_than_recorded_is_damage(large: tuple[Path, pa.Ta
     assert open_file(store, path.name, session=Session()).num_rows == 60_000
 
 
-def test_what_is_there_is_not_fetched_again() -> None:
-    class Counting:
-        asked: list[tuple[int, int]] = []  # noqa: RUF012
-
+def test_what_is_there_is_not_fetched_again(tmp_path: Path) -> None:
+    class Counting(Far):
         def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[pa.Buffer]:
             self.asked += ranges
             return [pa.py_buffer(bytes(range(start, start + length))) for start, length in ranges]
 
-    store = Counting()
-    memory = Fetched(store, "x", 200)  # type: ignore[arg-type]
+    store = Counting(open_store(tmp_path))
+    memory = Fetched(store, "x", 200)
     memory.put(190, pa.py_buffer(bytes(range(190, 200))))
     memory.need([(10, 10), (15, 10), (40, 5)])
     assert store.asked == [(10, 15), (40, 5)]
@@ -242,13 +240,10 @@ def test_what_is_there_is_not_fetched_again() -> None:
     assert bytes(memory.buffer)[50:60] == PATTERN * 10
 
 
-def test_what_is_on_its_way_is_awaited_and_what_failed_is_asked_for_again() -> None:
+def test_what_is_on_its_way_is_awaited_and_what_failed_is_asked_for_again(tmp_path: Path) -> None:
     started, answer = threading.Event(), threading.Event()
 
-    class Slow:
-        def __init__(self) -> None:
-            self.asked: list[tuple[int, int]] = []
-
+    class Slow(Far):
         def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[pa.Buffer]:
             self.asked += ranges
             if len(self.asked) == 1:
@@ -257,8 +252,8 @@ def test_what_is_on_its_way_is_awaited_and_what_failed_is_asked_for_again() -> N
                 raise StoreError("lost")
             return [pa.py_buffer(bytes(range(start, start + length))) for start, length in ranges]
 
-    store = Slow()
-    memory = Fetched(store, "x", 200)  # type: ignore[arg-type]
+    store = Slow(open_store(tmp_path))
+    memory = Fetched(store, "x", 200)
     first = runtime.spawn(memory.need, [(10, 40)])
     assert started.wait(20)
     assert memory.need([(60, 5)]) == 5  # nothing is locked meanwhile
