@@ -133,7 +133,10 @@ a{
 (?<1>a)
 (?P<>a)
 """.strip().split("\n")
-OURS_ALONE = [r"[a&&b]", r"[\w--\d]", r"[a[^b]]", r"\<", r"\b{start}a", "(?R)a", r"\p{Emoji}", "a{1001}"]
+OURS_ALONE = [
+    *(r"[a&&b]", r"[\w--\d]", r"[a[^b]]", r"\<", r"\b{start}a", "(?R)a"),
+    *(r"\p{Emoji}", r"\p{C}", "a{1001}"),
+]
 
 
 def _calls(pattern: str) -> list[str]:

@@ -51,7 +51,7 @@ def not_word() -> str:
 
 
 _LONG = {
-    "C": "other", "Cc": "control", "Cf": "format", "Co": "privateuse",
+    "Cc": "control", "Cf": "format", "Co": "privateuse",
     "L": "letter", "Ll": "lowercaseletter", "Lm": "modifierletter", "Lo": "otherletter",
     "Lt": "titlecaseletter", "Lu": "uppercaseletter",
     "M": "mark", "Mc": "spacingmark", "Me": "enclosingmark", "Mn": "nonspacingmark",
@@ -62,11 +62,11 @@ _LONG = {
     "Z": "separator", "Zl": "lineseparator", "Zp": "paragraphseparator", "Zs": "spaceseparator",
 }  # fmt: skip
 CATEGORIES = {
-    **{each.lower(): each for each in _LONG if each != "C"},
-    **{name: each for each, name in _LONG.items() if each != "C"},
+    **{each.lower(): each for each in _LONG},
+    **{name: each for each, name in _LONG.items()},
     "any": "Any",
 }
-"""Categories by what they may be called, in small letters."""
+"""Categories by what they may be called, in small letters. Not C, Cn, Cs: RE2 knows no unassigned ones."""
 _NAMES = """Arabic Armenian Bengali Bopomofo Cyrillic Devanagari Ethiopic Georgian Greek Gujarati Gurmukhi Han
     Hangul Hebrew Hiragana Kannada Katakana Khmer Lao Latin Malayalam Mongolian Myanmar Oriya Runic Sinhala
     Syriac Tamil Telugu Thaana Thai Tibetan Common Inherited"""
