@@ -237,6 +237,13 @@ def test_line_breaks_in_the_environment_are_refused(monkeypatch: pytest.MonkeyPa
     open_store("gs://b/x")
 
 
+@pytest.mark.parametrize("variable", ["TOKEN", "SESSION_TOKEN", "ENDPOINT", "REGION", "CLIENT_SECRET"])
+def test_variables_of_other_programs_do_no_harm(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "read from a file\n")
+    for uri in ("s3://b/x", "gs://b/x", "az://c@account/x"):
+        open_store(uri)
+
+
 @pytest.mark.parametrize(
     "address", ["localhost:9000", "not a url", "ftp://x", "http://", "http://x/y?z=1", ""]
 )

@@ -136,6 +136,14 @@ _OF_SERVICE = {
     Service.HTTP: {},
 }
 
+_READ_BY_OBSTORE: Mapping[Service, tuple[str, ...]] = {
+    Service.S3: ("aws_",),
+    Service.GCS: ("google_", "service_account"),
+    Service.AZURE: ("azure_",),
+    Service.HTTP: (),
+}
+"""How the names of variables of the environment begin that count: TOKEN alone is some other program's."""
+
 
 @dataclass(frozen=True, slots=True)
 class RemoteOptions:
@@ -177,7 +185,8 @@ def from_environment(
     of_service = _OF_SERVICE[service]
     for variable, text in environment.items():
         name = plain_name(variable)
-        if of_service.get(name) not in (None, *_LONG) and _CONTROL.search(text):
+        is_read = name.startswith(_READ_BY_OBSTORE[service])
+        if is_read and of_service.get(name) not in (None, *_LONG) and _CONTROL.search(text):
             raise InvalidInput(
                 f"the variable {variable} of the environment has a line break or another control character: "
                 "set it without"
