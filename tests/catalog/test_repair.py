@@ -28,7 +28,8 @@ from tiltyard.errors import (
     UnsupportedFeature,
 )
 from tiltyard.session import Session
-from tiltyard.store import open_store
+from tiltyard.store import Created, open_store
+from tiltyard.store.local import LocalStore
 from tiltyard.testing.faults import Crashed, Fault, FaultyStore, Rule
 from tiltyard.testing.faults import Plan as Faults
 
@@ -307,6 +308,27 @@ def test_without_an_undo_file_nothing_is_repaired(catalog: Catalog) -> None:
     with pytest.raises(StoreError, match="nothing was repaired"):
         repair(failing, plan)
     assert visible(catalog) == before
+
+
+def test_what_becomes_a_table_while_it_is_copied_aside_stays(catalog: Catalog) -> None:
+    """As in buckets, which have no step that moves a directory."""
+    ghost = Path(catalog.uri) / "ghost.lance"
+    (ghost / "data").mkdir(parents=True)
+    (ghost / "data" / "x.lance").write_bytes(b"rows")
+    plan = planned(catalog, PRUNE)
+
+    class Copying(LocalStore):
+        def move_dir(self, source: str, target: str) -> Created:
+            raise UnsupportedFeature("there is no such step")
+
+        def copy_create(self, source: str, target: str) -> Created:
+            self.put("ghost.lance/_versions/1.manifest", b"")
+            return super().copy_create(source, target)
+
+    done = repair(Opened(Copying(catalog.uri), catalog.settings, Session()), plan)
+    assert done.not_done == ("ghost.lance (it has become a table meanwhile)",)
+    assert (ghost / "data" / "x.lance").read_bytes() == b"rows"
+    assert not [each for each in (Path(catalog.uri) / "_tiltyard").rglob("*.lance") if each.is_file()]
 
 
 def test_a_crash_at_any_call_leaves_the_catalog_as_it_was_or_repaired(

@@ -214,7 +214,7 @@ def repair(catalog: Catalog, plan: Plan) -> Repaired:
         except StoreError as error:
             not_done.append(f"{mark} ({error})")
     for source, target in aside.items():
-        refused = _carry(store, source, target)
+        refused = _move(store, source, target, by_copies=True)
         if refused is not None:
             not_done.append(refused)
     return Repaired(catalog.register().version if plan.version else 0, path, tuple(not_done))
@@ -262,32 +262,21 @@ def _rename(store: Store, source: str, target: str) -> None:
         raise StoreError(f"{source} could not be renamed to {target}: {refused}; nothing was repaired")
 
 
-def _move(store: Store, source: str, target: str) -> str | None:
-    """Move a directory; why not, if it could not be moved."""
-    try:
-        answer = store.move_dir(source, target)
-    except ObjectNotFound:
-        return None
-    except (StoreError, UnsupportedFeature) as error:
-        return f"{source} ({error})"
-    if answer is Created.WON:
-        return None
-    return f"{source} ({store.failure(target) or answer.value})"
-
-
-def _carry(store: Store, source: str, target: str) -> str | None:
-    """Move a directory that holds no table, where the store has no such step by copies; why not, if it could
-    not be moved.
+def _move(store: Store, source: str, target: str, by_copies: bool = False) -> str | None:
+    """Move a directory; why not, if it could not be moved. `by_copies`: it holds no table, and may be copied
+    where the store has no such step.
     """
     try:
         answer = store.move_dir(source, target)
     except ObjectNotFound:
         return None
-    except UnsupportedFeature:
-        return _copied_away(store, source, target)
+    except UnsupportedFeature as error:
+        return _copied_away(store, source, target) if by_copies else f"{source} ({error})"
     except StoreError as error:
         return f"{source} ({error})"
-    return None if answer is Created.WON else f"{source} ({store.failure(target) or answer.value})"
+    if answer is Created.WON:
+        return None
+    return f"{source} ({store.failure(target) or answer.value})"
 
 
 def _copied_away(store: Store, source: str, target: str) -> str | None:
@@ -343,9 +332,7 @@ def undo(catalog: Catalog, path: str) -> tuple[str, ...]:
             told.append(f"{mark}: is there again")
     for source, target in (undone.moved | undone.set_aside).items():
         if is_directory(store, target):
-            refused = (
-                _carry(store, target, source) if source in undone.set_aside else _move(store, target, source)
-            )
+            refused = _move(store, target, source, by_copies=source in undone.set_aside)
             told.append(f"{source}: {'is there again' if refused is None else refused}")
     return tuple(told)
 
