@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tiltyard.errors import ObjectNotFound, StoreError, StoreUnavailable
@@ -83,7 +84,7 @@ def _each_alone(client: Client, keys: Sequence[str]) -> dict[str, StoreError]:
             failed[key] = down
             continue
         try:
-            client.call("remove", key, lambda key=key: obstore.delete(client.handle, key))  # type: ignore[misc]
+            client.call("remove", key, partial(obstore.delete, client.handle, key))
         except ObjectNotFound:
             continue
         except StoreUnavailable as error:
