@@ -135,8 +135,9 @@ def _fragment(store: Store, rows: Rows, keys: Sequence[Any], version: FileVersio
         lambda: _key_index(store, keys, rows.rows),
         lambda: _bloom_filter(store, keys, rows.rows),
     ]
-    is_far = getattr(store, "ranged", False)  # then they are waited for, and leave the processor alone
-    if is_far or (awaited and rows.rows >= SHARED_ROWS):
+    if getattr(store, "ranged", False):  # then they are waited for, and leave the processor alone
+        made = runtime.at_once(parts)
+    elif awaited and rows.rows >= SHARED_ROWS:
         made = runtime.parallel(parts)
     else:
         made = [part() for part in parts]
