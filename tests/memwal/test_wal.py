@@ -15,15 +15,18 @@ from tiltyard.errors import (
     OutcomeUnknown,
     ShardError,
     StoreError,
+    TableNotFound,
+    TiltyardError,
     WriterFenced,
     WriterPoisoned,
 )
+from tiltyard.format.names import manifest_path
 from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.claim import Identity, claim
 from tiltyard.memwal.entry import encode_sentinel
 from tiltyard.memwal.wal import Log, Persistence, entries, positions, put_sentinel, read_entry
-from tiltyard.store import Store
+from tiltyard.store import Created, Store
 from tiltyard.store.memory import MemoryStore, Space
 from tiltyard.testing.faults import Fault, FaultyStore, Plan, Rule
 
@@ -259,3 +262,49 @@ def test_a_store_that_cannot_be_read_is_an_error_of_the_shard() -> None:
     faulty = FaultyStore(store, Plan(Rule(Fault.FAIL_BEFORE, "read", times=None)))
     with pytest.raises(ShardError, match="position 1 cannot be read"):
         read_entry(faulty, 1)
+
+
+class _Purged(FaultyStore):
+    """The shard goes as soon as an entry stands; then there is something else in its place, or not."""
+
+    def __init__(self, store: Store, instead: bytes | None) -> None:
+        super().__init__(store, Plan())
+        self._instead = instead
+
+    def create(self, path: str, data: Any) -> Created:
+        made = super().create(path, data)
+        self.inner.delete_tree(layout.MANIFEST_DIR)
+        if self._instead is not None:
+            self.inner.put(path, self._instead)
+        return made
+
+
+def appended_to_purged(table: Store, instead: bytes | None) -> tuple[Exception, MemoryStore]:
+    """What an append to a shard fails with that is purged meanwhile, and the shard."""
+    shard = MemoryStore(Space(""))
+    log = Log(_Purged(shard, instead), claimed(shard), 1, SCHEMA, QUICK, table)
+    with pytest.raises(TiltyardError) as caught:
+        log.append(batch(10), 1)
+    assert log.poison is caught.value
+    return caught.value, shard
+
+
+def test_an_entry_that_came_after_its_table_was_purged_is_removed() -> None:
+    error, shard = appended_to_purged(MemoryStore(Space("")), None)
+    assert isinstance(error, TableNotFound)
+    assert not shard.exists(layout.entry_path(1))
+
+
+def test_what_is_not_our_entry_stays_where_a_table_was_purged() -> None:
+    theirs = encode_sentinel(1)
+    error, shard = appended_to_purged(MemoryStore(Space("")), theirs)
+    assert not isinstance(error, TableNotFound)
+    assert shard.read(layout.entry_path(1)).to_pybytes() == theirs
+
+
+def test_an_entry_stays_where_the_table_does() -> None:
+    table = MemoryStore(Space(""))
+    table.put(manifest_path(1), b"")
+    error, shard = appended_to_purged(table, None)
+    assert not isinstance(error, TableNotFound)
+    assert shard.exists(layout.entry_path(1))

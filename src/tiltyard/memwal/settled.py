@@ -47,7 +47,7 @@ def create_settled(
             if not doubtful:
                 raise
         else:
-            if not doubtful or found != _whole(data):
+            if not doubtful or found != whole(data):
                 return Created.EXISTS, found
             with suppress(StoreError):
                 store.sync_dir(directory)
@@ -57,5 +57,6 @@ def create_settled(
     return Created.UNKNOWN, None
 
 
-def _whole(data: bytes | Sequence[Any]) -> bytes:
+def whole(data: bytes | Sequence[Any]) -> bytes:
+    """The bytes of an object that is given by buffers."""
     return data if isinstance(data, bytes) else b"".join(map(memoryview, data))

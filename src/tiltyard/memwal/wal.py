@@ -35,7 +35,7 @@ from tiltyard.format.shard_manifest import ShardManifest
 from tiltyard.memwal import layout
 from tiltyard.memwal.entry import Entry, EntryHead, decode_entry, encode_sentinel
 from tiltyard.memwal.manifest import fenced, newest, read, still_ours
-from tiltyard.memwal.settled import create_settled
+from tiltyard.memwal.settled import create_settled, whole
 from tiltyard.store import Created, Store
 from tiltyard.table.back_off import back_off
 from tiltyard.table.versions import list_names
@@ -81,7 +81,6 @@ class Log:
         self._schema = schema
         self._persistence = persistence
         self._head: EntryHead | None = None
-        self._stands = False  # the entry that is being put
         self._poison: TiltyardError | None = None
 
     @property
@@ -122,13 +121,13 @@ class Log:
         """
         self.check()
         data = self._head_of(generation).encoded(batch)
-        self._stands = False
+        stands = False
         try:
             self._put(data)
-            self._stands = True
+            stands = True
             self._acknowledge(self._next)
         except TiltyardError as error:
-            self._poison = self._without_table(error, data)
+            self._poison = self._without_table(error, data, stands)
             if self._poison is error:
                 raise
             raise self._poison from error
@@ -208,19 +207,20 @@ class Log:
             "shard again, which reads its log anew"
         )
 
-    def _without_table(self, error: TiltyardError, data: Sequence[Any]) -> TiltyardError:
+    def _without_table(self, error: TiltyardError, data: Sequence[Any], stands: bool) -> TiltyardError:
         """What to tell of an append that failed: that the table was deleted, where no version of it is there,
-        nor a manifest of the shard, and the entry is not, or not any more; else the error.
+        nor a manifest of the shard, and the entry is not, or not any more; else the error. `stands`: whether
+        the entry does, which is then removed: a table of the same name would begin with it.
         """
-        doubtful = isinstance(error, OutcomeUnknown) and not self._stands
+        doubtful = isinstance(error, OutcomeUnknown) and not stands
         if self._table is None or doubtful or isinstance(error, WriterFenced):
             return error
         path = layout.entry_path(self._next)
         try:
             if list_names(self._table) or newest(self._shard) is not None:
                 return error
-            if self._stands:
-                if bytes(self._shard.read(path)) != b"".join(map(memoryview, data)):
+            if stands:
+                if bytes(self._shard.read(path)) != whole(data):
                     return error
                 self._shard.delete(path)
                 self._shard.sync_dir(layout.WAL_DIR)
