@@ -19,6 +19,7 @@ SCHEMA = pa.schema(
         "n": pa.struct({"a": pa.int64()}),
         "b": pa.bool_(),
         "v": pa.binary(),
+        "m": pa.map_(pa.string(), pa.int8()),
     }
 )
 
@@ -115,6 +116,7 @@ REFUSED = [
     ("CAST(x AS int FORMAT 'x') = 1", 14, "stands where"),
     ("CAST(x AS int[]) = 1", 13, "list"),
     ("CAST(l AS int) = 1", 0, "no cast"),
+    ("arrow_cast(m, 'List(Int8)') IS NULL", 0, "no cast"),
     ("CAST('a' AS int) = 1", 0, "cannot be computed"),
     ("CASE END = 1", 5, "stands where"),
     ("CASE WHEN b THEN 1 ELSE 's' END = 1", 0, "no common type"),
